@@ -1,0 +1,164 @@
+"""The note of which commit the files on disk stand at, and what each looked like then.
+
+It lets a command see without git, and without reading every file, whether anything
+changed by hand since. It is a log of JSON lines: a change appends what it altered.
+It is written after the files and may therefore lag behind them, never run ahead, so a
+torn or missing line costs a second look and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat as stat_module
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gitteam import layout
+from gitteam.disk import Look, look_of, read_regular, settled
+from gitteam.errors import BadFile
+from gitteam.layout import Layout
+from gitteam.objects import is_blob
+
+COMPACT_BYTES = 64_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file: the blob it stands at, how it looked on disk, and why its present text does not count."""
+
+    blob: str  # "" when the branch does not have it
+    look: Look | None
+    bad: str = ""
+
+
+@dataclass
+class Checkpoint:
+    commit: str = ""
+    entries: dict[str, Entry] = field(default_factory=dict)
+    missing: dict[str, float] = field(default_factory=dict)  # path -> when its absence was first seen
+
+    def apply(self, line: bytes) -> None:
+        values = json.loads(line)
+        for path, raw in values.get("files", {}).items():
+            if raw is None:
+                self.entries.pop(path, None)
+            else:
+                self.entries[path] = Entry(raw[0], tuple(raw[1]) if raw[1] else None, raw[2])
+        self.missing = values.get("missing", self.missing)
+        self.commit = values["commit"]
+
+
+def _dump(commit: str, entries: dict[str, Entry | None], missing: dict[str, float]) -> bytes:
+    files = {path: e and [e.blob, e.look, e.bad] for path, e in entries.items()}
+    return json.dumps({"commit": commit, "files": files, "missing": missing}, separators=(",", ":")).encode() + b"\n"
+
+
+class CheckpointFile:
+    """Reads the note, following what other processes append, and adds to it. Writing needs the ledger's lock."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._place = (0, 0)  # inode and size up to which `_held` is current
+        self._size_at_rewrite = 0
+        self._held = Checkpoint()
+
+    def read(self) -> Checkpoint | None:
+        """The note as it stands, or None where there is none that can be read."""
+        try:
+            with open(self._path, "rb") as f:
+                found = os.fstat(f.fileno())
+                if found.st_ino != self._place[0] or found.st_size < self._place[1]:
+                    self._held, self._place = Checkpoint(), (found.st_ino, 0)
+                f.seek(self._place[1])
+                for line in f:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._held.apply(line)
+                    self._place = (found.st_ino, self._place[1] + len(line))
+        except FileNotFoundError:
+            self._held, self._place = Checkpoint(), (0, 0)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            self._held, self._place = Checkpoint(), (0, -1)  # damaged: never appended to, always rewritten
+        return self._held if self._held.commit else None
+
+    def write(self, commit: str, entries: dict[str, Entry | None], missing: dict[str, float], durable: bool) -> None:
+        """Note what changed since `read`."""
+        line = _dump(commit, entries, missing)
+        inode, size = self._place
+        self._held.apply(line)
+        if not inode or size < 0 or size + len(line) > 2 * self._size_at_rewrite + COMPACT_BYTES:
+            return self._rewrite(durable)
+        fd = os.open(self._path, os.O_WRONLY)
+        try:
+            os.ftruncate(fd, size)  # a torn line of a process that died
+            os.pwrite(fd, line, size)
+        finally:
+            os.close(fd)
+        self._place = (inode, size + len(line))
+
+    def _rewrite(self, durable: bool) -> None:
+        data = _dump(self._held.commit, dict(self._held.entries), self._held.missing)
+        temporary = f"{self._path}.{os.getpid()}"
+        with open(temporary, "wb") as f:
+            f.write(data)
+            f.flush()
+            if durable:
+                os.fsync(f.fileno())
+            inode = os.fstat(f.fileno()).st_ino
+        os.rename(temporary, self._path)
+        self._place, self._size_at_rewrite = (inode, len(data)), len(data)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A board file on disk that may differ from the note."""
+
+    path: str
+    look: Look
+    regular: bool
+
+
+def walk(place: Layout) -> Iterator[Found]:
+    """Every board file in the checkout, `done/` aside."""
+    for directory, wanted in layout.SCANNED:
+        try:
+            with os.scandir(place.at(directory)) as entries:
+                for entry in entries:
+                    if wanted(entry.name) and (found := _stat(entry)):
+                        if not stat_module.S_ISDIR(found.st_mode):
+                            regular = stat_module.S_ISREG(found.st_mode)
+                            yield Found(f"{directory}/{entry.name}", look_of(found), regular)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+
+
+def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str], dict[str, Entry]]:
+    """What stands differently on disk than noted: files that differ, files that are gone, and looks to renew."""
+    changed: list[Found] = []
+    renewed: dict[str, Entry] = {}
+    left = dict(note.entries)
+    for found in walk(place):
+        entry = left.pop(found.path, None)
+        if entry and entry.look == found.look:
+            continue
+        if entry and not entry.bad and found.regular and _is_same(place.at(found.path), entry.blob):
+            if fresh := settled(found.look):
+                renewed[found.path] = Entry(entry.blob, fresh)
+            continue
+        changed.append(found)
+    return changed, [path for path, entry in left.items() if entry.blob], renewed
+
+
+def _is_same(path: str, blob: str) -> bool:
+    try:
+        return bool(blob) and is_blob(blob, read_regular(path)[0])
+    except (OSError, BadFile):
+        return False

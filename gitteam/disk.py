@@ -1,0 +1,197 @@
+"""Reading and replacing files that other people may be writing at this very moment.
+
+A blind rename over a file loses what somebody appends or saves to the old one between
+our reading and our renaming. So the old file is first renamed aside, the new one
+linked in only where nobody made one meanwhile, and the aside is kept for as long as
+somebody has it open for writing; whatever it then holds beyond what we had read is
+handed to the ledger as one more hand edit.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from gitteam.errors import BadFile
+from gitteam.layout import Layout, is_inbox
+from gitteam.objects import is_blob
+
+Look = tuple[int, int, int, int]  # size, mtime, ctime, inode: what tells that a file is unchanged
+
+MAX_READ = 64 << 20
+# A file changed again within its file system's clock tick keeps its time stamps: do not trust one so young.
+RACY_NS = 50_000_000
+
+
+def look_of(found: os.stat_result) -> Look:
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def settled(look: Look) -> Look | None:
+    """This look if it is old enough to be trusted later."""
+    now = time.time_ns()
+    return look if abs(now - look[1]) > RACY_NS and abs(now - look[2]) > RACY_NS else None
+
+
+def read_regular(path: str) -> tuple[bytes, Look]:
+    """The bytes of a regular file and how it looked while they were read; anything else is a BadFile."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as e:
+        if e.errno == errno.ELOOP:
+            raise BadFile("a symbolic link") from None
+        if e.errno in (errno.EACCES, errno.ENXIO, errno.EISDIR):
+            raise BadFile(os.strerror(e.errno).lower()) from None
+        raise
+    with open(fd, "rb") as f:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise BadFile("not a regular file")
+        if found.st_size > MAX_READ:
+            raise BadFile(f"larger than {MAX_READ >> 20} MiB")
+        return f.read(), look_of(found)
+
+
+def has_writer(path: str) -> bool:
+    """Whether some process has the file open for writing. Where the system cannot tell: no."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # A lease is granted only while nobody writes. Its breaking sends a signal: one that is ignored by default.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as e:
+        return e.errno == errno.EAGAIN
+    finally:
+        os.close(fd)
+    return False
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A file that was renamed out of the way, and what of it was known then: a blob, or for an inbox a length."""
+
+    place: str
+    path: str
+    base: str
+
+    @property
+    def token(self) -> str:
+        return os.path.basename(self.place).partition(" ")[0]
+
+    def read(self) -> tuple[bytes, bool]:
+        """What it holds, and whether that is final."""
+        final = not has_writer(self.place)
+        return read_regular(self.place)[0], final
+
+    def is_known(self, data: bytes) -> bool:
+        return len(data) <= int(self.base) if is_inbox(self.path) else is_blob(self.base, data)
+
+    def drop(self) -> None:
+        os.unlink(self.place)
+
+    def keep(self, base: str) -> None:
+        """Somebody still writes to it: remember what has been taken in."""
+        os.rename(self.place, _place(os.path.dirname(self.place), self.token, self.path, base))
+
+
+def asides(layout: Layout) -> Iterator[Aside]:
+    """What is still aside: somebody has it open, or a process died in the middle of a replacement."""
+    try:
+        names = sorted(os.listdir(layout.aside))
+    except FileNotFoundError:
+        return
+    for name in names:
+        parts = name.split(" ")
+        if len(parts) == 3:
+            yield Aside(os.path.join(layout.aside, name), unquote(parts[2]), parts[1])
+        elif name.startswith(_NEW):
+            os.unlink(os.path.join(layout.aside, name))
+
+
+def replace(layout: Layout, path: str, data: bytes | None, base: str, durable: bool) -> Look | None:
+    """Put `data` at `path` (None: nothing). `base` is what is known of the file there now: see Aside.
+
+    Returns how the new file looks, or None where that is not certain and it must be read again.
+    """
+    os.makedirs(layout.aside, exist_ok=True)
+    temporary = _write_temporary(layout, data, durable) if data is not None else None
+    replaced: list[Aside] = []
+    try:
+        while True:
+            if aside := _set_aside(layout, path, base):
+                replaced.append(aside)
+            if temporary is None or _link(temporary, layout.at(path)):
+                break
+            base = "0" if is_inbox(path) else base  # somebody made a new file meanwhile: none of it is known
+    finally:
+        if temporary:
+            os.unlink(temporary)
+    for aside in replaced:
+        found, final = aside.read()
+        if final and aside.is_known(found):
+            aside.drop()
+    return _look_at(layout.at(path))
+
+
+def _look_at(path: str) -> Look | None:
+    try:
+        return look_of(os.lstat(path))
+    except FileNotFoundError:
+        return None
+
+
+def rename_new(layout: Layout, old: str, new: str) -> None:
+    """Give a file its final name without ever replacing one. A crash leaves two names for one file."""
+    os.link(layout.at(old), layout.at(new))
+    os.unlink(layout.at(old))
+
+
+_NEW = "new-"
+
+
+def _place(directory: str, token: str, path: str, base: str) -> str:
+    return os.path.join(directory, f"{token} {base} {quote(path, safe='')}")
+
+
+def _set_aside(layout: Layout, path: str, base: str) -> Aside | None:
+    aside = Aside(_place(layout.aside, secrets.token_hex(4), path, base), path, base)
+    try:
+        os.rename(layout.at(path), aside.place)
+    except FileNotFoundError:
+        return None
+    return aside
+
+
+def _write_temporary(layout: Layout, data: bytes, durable: bool) -> str:
+    temporary = os.path.join(layout.aside, _NEW + secrets.token_hex(6))
+    with open(temporary, "xb") as f:
+        f.write(data)
+        f.flush()
+        if durable:
+            os.fsync(f.fileno())
+    return temporary
+
+
+def _link(source: str, target: str) -> bool:
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        return _link(source, target)
+    return True

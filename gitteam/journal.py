@@ -1,0 +1,168 @@
+"""The history, read back: the diary for people, and a replay that checks every step of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gitteam import layout
+from gitteam.errors import BadFile
+from gitteam.records import COMPLETED, FINISHED, IN_PROGRESS, Task, parse_task
+from gitteam.repo import Repo
+
+_TASK_PATH = re.compile(r"\.tasks/(?:done/[^/]+/)?[^/]+\.md\Z")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the diary."""
+
+    commit: str
+    time: int
+    author: str
+    sentence: str
+    event: str
+    task: int | None
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "commit": self.commit, "time": self.time, "author": self.author, "sentence": self.sentence,
+            "event": self.event, "task": self.task,
+        }  # fmt: skip
+
+
+def selection(target: int | str | None, author: str) -> list[str]:
+    """The `git log` options that pick out one task's, one member's, or all of the history."""
+    if target is None:
+        return []
+    return [f"--grep=^Team-Task: {target}$"] if isinstance(target, int) else [f"--author={author}"]
+
+
+def command(options: list[str], branch: str) -> str:
+    return shlex.join(["git", "log", "--oneline", *options, branch])
+
+
+def entries(repo: Repo, ref: str, options: list[str], limit: int) -> Iterator[Entry]:
+    """The diary, newest first."""
+    form = "%H%x09%at%x09%an%x09%(trailers:key=Team-Event,valueonly,separator=%x20)%x09%(trailers:key=Team-Task,valueonly,separator=%x20)%x09%s"
+    for line in repo.log(*options, f"--max-count={limit}", f"--format={form}", ref, "--"):
+        commit, when, author, event, task, sentence = line.split("\t", 5)
+        yield Entry(commit, int(when), author, sentence, event, int(task) if task.isdigit() else None)
+
+
+@dataclass
+class Step:
+    """One commit as the replay sees it."""
+
+    commit: str
+    parents: int
+    author: str
+    ops: list[str]
+    override: bool
+    changes: list[tuple[str, str]] = field(default_factory=list)  # path and the blob it has now, "" when gone
+
+
+@dataclass
+class Replay:
+    """Walks a history from its root and reports every step that cannot have been right."""
+
+    tasks: dict[int, Task] = field(default_factory=dict)
+    places: dict[int, set[str]] = field(default_factory=dict)
+    ops: set[str] = field(default_factory=set)
+    findings: list[str] = field(default_factory=list)
+
+    def run(self, repo: Repo, ref: str, merges_allowed: bool = False) -> list[str]:
+        for step in steps(repo, ref):
+            self._commit(step, merges_allowed)
+            self._files(repo, step)
+        return self.findings
+
+    def _say(self, step: Step, problem: str) -> None:
+        self.findings.append(f"{step.commit[:10]}: {problem}")
+
+    def _commit(self, step: Step, merges_allowed: bool) -> None:
+        if step.parents > 1 and not merges_allowed:
+            self._say(step, "a merge, where every change must be one commit on the last")
+        if len(step.ops) > 1:
+            self._say(step, "more than one Team-Op")
+        for op in step.ops:
+            if op in self.ops:
+                self._say(step, f"operation {op} is in the history twice")
+            self.ops.add(op)
+
+    def _files(self, repo: Repo, step: Step) -> None:
+        before: dict[int, Task | None] = {}
+        after: dict[int, Task] = {}
+        for path, blob in step.changes:
+            number = layout.task_id(path.rpartition("/")[2])
+            if number is None:
+                continue
+            before.setdefault(number, self.tasks.get(number))
+            held = self.places.setdefault(number, set())
+            held.discard(path) if not blob else held.add(path)
+            if blob:
+                try:
+                    after[number] = parse_task(path, repo.objects.read(blob))
+                except BadFile as e:
+                    self._say(step, f"#{number} cannot be read: {e}")
+        for number, old in before.items():
+            if len(self.places[number]) != 1 and step.ops:
+                self._say(step, f"#{number} is in {len(self.places[number])} files")
+            if new := after.get(number):
+                self.tasks[number] = new
+                if step.ops:  # a person's own commit may do anything; the next one of ours mends it
+                    self._transition(step, number, old, new)
+
+    def _transition(self, step: Step, number: int, old: Task | None, new: Task) -> None:
+        was_held = old is not None and old.status == IN_PROGRESS
+        claim = old.claim if old else 0
+        taken = new.status == IN_PROGRESS and not (
+            was_held and old and old.owner == new.owner and old.claim == new.claim
+        )
+        if taken and new.claim != claim + 1:
+            self._say(step, f"#{number} claimed with number {new.claim}, after {claim}")
+        if not taken and new.claim != claim:
+            self._say(step, f"#{number} changed its claim from {claim} to {new.claim} without being claimed")
+        by_person = not step.author.endswith("@gitteam.invalid") or step.author == "user@gitteam.invalid"
+        actor = step.author.removesuffix("@gitteam.invalid")
+        if taken and old and old.status != "pending" and not by_person:
+            self._say(
+                step,
+                f"#{number} claimed by {actor} while it was {old.status}" + (f" by {old.owner}" if was_held else ""),
+            )
+        if new.status == COMPLETED and old and old.status != COMPLETED and not by_person and not step.override:
+            if not was_held or old.owner != actor:
+                self._say(step, f"#{number} completed by {actor}, who did not hold it")
+        if old and old.status in FINISHED and new.status == COMPLETED and old.status != COMPLETED:
+            self._say(step, f"#{number} completed after it was {old.status}")
+
+
+def steps(repo: Repo, ref: str) -> Iterator[Step]:
+    """Every commit that touches the board, oldest first, with the task files it changed."""
+    form = "%x01%H%x09%P%x09%ae%x09%(trailers:key=Team-Op,valueonly,separator=%x20)%x09%(trailers:key=Team-Override,valueonly,separator=%x20)"
+    options = [
+        "--reverse",
+        "--first-parent",
+        "-m",
+        "--raw",
+        "--no-abbrev",
+        "--no-renames",
+        "--root",
+        f"--format={form}",
+    ]
+    step: Step | None = None
+    for line in repo.log(*options, ref, "--", layout.TEAM, layout.TASKS):
+        if line.startswith("\x01"):
+            if step:
+                yield step
+            commit, parents, author, ops, override = line[1:].split("\t")
+            step = Step(commit, len(parents.split()), author, ops.split(), bool(override))
+        elif line.startswith(":") and step:
+            head, path = line.split("\t", 1)
+            if _TASK_PATH.match(path):
+                blob = head.split()[3]
+                step.changes.append((path, blob if set(blob) != {"0"} else ""))
+    if step:
+        yield step

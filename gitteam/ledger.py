@@ -1,0 +1,334 @@
+"""The only writer: one change, one lock, one commit.
+
+    ledger.change(actor, lambda change: moves.claim(change, 12))
+
+The operation runs under the file lock, on a view of the branch with every hand edit
+already taken in, and decides from nothing else. What it wrote becomes one commit;
+an exception leaves no trace. It may run more than once: when the branch turns out to
+have moved, the whole decision is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from gitteam import disk, layout, liveness, moves
+from gitteam.change import Actor, Change, member_identity
+from gitteam.checkpoint import Checkpoint, CheckpointFile, Entry
+from gitteam.errors import BadFile, LockTimeout, NoTeam, Refused
+from gitteam.layout import Layout
+from gitteam.objects import digest
+from gitteam.reconcile import Looked, Reconciliation, Seen, look
+from gitteam.render import visible
+from gitteam.repo import RefMoved, Repo
+from gitteam.roster import Config, parse_config
+from gitteam.tree import Tree
+
+if TYPE_CHECKING:
+    import filelock
+
+T = TypeVar("T")
+
+LOCK_TIMEOUT = 15.0
+# Waiters try again this often. Short, because a change takes a few milliseconds only.
+LOCK_POLL = 0.003
+
+
+class Ledger:
+    """The history of one team and the files that show it."""
+
+    def __init__(self, place: Layout, lock_timeout: float = LOCK_TIMEOUT):
+        self.place = place
+        self.branch, self.tracked = _read_branch(place)
+        self.ref = f"refs/heads/{self.branch}"
+        self._lock_timeout = lock_timeout
+        self._mutex = threading.RLock()
+        self._is_locked = False
+        self._note = CheckpointFile(place.checkpoint)
+        self._repo: Repo | None = None
+        self._commit_id = ""
+        self._tree: Tree | None = None
+        self._renewed: dict[str, Entry | None] = {}
+        self._also: tuple[str, ...] = ()
+
+    @property
+    def repo(self) -> Repo:
+        if self._repo is None:
+            self._repo = Repo(self.place)
+        return self._repo
+
+    def person(self) -> Actor:
+        return Actor(layout.USER, self.repo.person())
+
+    def actor(self, name: str) -> Actor:
+        if name == layout.USER:
+            return self.person()
+        return Actor(name, member_identity(name))
+
+    def config(self) -> Config:
+        """The settings as the branch has them now."""
+        return self._config(self._tree_at(self.repo.tip(self.ref) or ""))
+
+    def begin_history(self, change: Change, parent: str | None) -> None:
+        """The first commit; everything else goes through `change`."""
+        with self._locked():
+            self._commit_id, self._tree = parent or "", Tree(self.repo.objects, None, self.place.root)
+            if parent:
+                self._tree = self._tree_at(parent)
+            self._record(change)
+
+    def remove_board(self) -> None:
+        """In tracked mode: the last commit, which takes the board off the branch."""
+
+        def removal(change: Change) -> None:
+            for path in self.repo.files_under(self.ref, layout.TEAM, layout.TASKS):
+                change.remove(path)
+            change.story.tell("uninstalled", f"{change.actor.title} takes the team's files off {self.branch}")
+
+        self.change(layout.USER, removal)
+
+    # -- changing -----------------------------------------------------------------------
+
+    def change(self, name: str, operation: Callable[[Change], T]) -> T:
+        """Run `operation` under the lock in this name and commit what it wrote."""
+        with self._locked():
+            while True:
+                try:
+                    return self._attempt(name, operation)
+                except RefMoved:
+                    self._tree = None
+
+    def sync(self, also: Iterable[str] = ()) -> None:
+        """Take in what people did by hand and what dead members left behind. `also`: files in done/ to look at."""
+        with self._locked():
+            self._also = tuple(also)
+            self.change(layout.USER, lambda change: None)
+
+    def _attempt(self, name: str, operation: Callable[[Change], T]) -> T:
+        self._check_writable()
+        self._reconcile()
+        self._reap()
+        change = self._begin(self.actor(name))
+        result = operation(change)
+        if change.edits:
+            self._commit(change)
+            if "completed" in change.story.event or "cancelled" in change.story.event:
+                self._sweep()
+        if any(disk.asides(self.place)):
+            self._reconcile()  # somebody wrote to a file while it was being replaced
+        return result
+
+    def _begin(self, actor: Actor) -> Change:
+        assert self._tree is not None
+        note = self._note.read() or Checkpoint()
+        troubles = {path: entry.bad for path, entry in note.entries.items() if entry.bad}
+        troubles.update(dict.fromkeys(note.missing, "the file is missing"))
+        return Change(self._tree, self._config(self._tree), troubles, actor, time.time())
+
+    def _config(self, tree: Tree) -> Config:
+        try:
+            return parse_config(tree.read(layout.CONFIG) or b"")
+        except BadFile as e:
+            raise Refused(
+                f"{layout.CONFIG} on branch {self.branch} cannot be read ({e}): run `gitteam doctor`"
+            ) from None
+
+    def _reap(self) -> None:
+        """Give back what dead members held."""
+        change = self._begin(self.actor(layout.SYSTEM))
+        moves.reap(change, lambda task: liveness.current_run(self.place, task.owner) == task.run)
+        if change.edits:
+            self._commit(change)
+
+    def _sweep(self) -> None:
+        change = self._begin(self.actor(layout.SYSTEM))
+        moves.sweep(change)
+        if change.edits:
+            self._commit(change)
+
+    def _check_writable(self) -> None:
+        if not self.tracked:
+            if places := self.repo.checkouts_of(self.ref):
+                raise Refused(
+                    f"branch {self.branch} is checked out in {places[0]}: switch that to another branch first; "
+                    f"`git log {self.branch}` and `git show {self.branch}:PATH` show it without"
+                )
+            return
+        if self.repo.head_branch() != self.branch:
+            raise Refused(f"the board is on branch {self.branch}, which is not checked out: `git switch {self.branch}`")
+        if what := self.repo.unfinished_business():
+            raise Refused(f"{what} is under way in this checkout: finish or abort it first")
+
+    # -- committing ---------------------------------------------------------------------
+
+    def _commit(self, change: Change) -> None:
+        """A change becomes a commit, and then files."""
+        self._record(change)
+        note = self._note.read() or Checkpoint()
+        durable = change.config.durable
+        entries = {path: self._bring(path, note.entries.get(path), None, durable) for path in change.edits}
+        self._write_note(entries, note.missing, durable)
+
+    def _record(self, change: Change) -> None:
+        """Objects, then the ref: the moment of truth. Before it nothing happened, after it everything did."""
+        assert self._tree is not None
+        durable, repo = change.config.durable, self.repo
+        tree = self._tree.with_edits(change.edits, durable)
+        author, committer = change.actor.identity.line(change.now), repo.person().line(change.now)
+        message = change.story.message(secrets.token_hex(8))
+        commit = repo.commit(tree.root or "", self._commit_id or None, author, committer, message, durable)
+        repo.objects.settle(durable)
+        repo.move_ref(self.ref, commit, self._commit_id or None, durable)
+        repo.objects.rewrite_lost(durable)
+        repo.objects.forget_fresh()
+        self._commit_id, self._tree = commit, tree
+        if self.tracked:
+            repo.update_index({path: tree.oid(path) for path in change.edits})
+        if repo.objects.are_crowded():
+            repo.pack_in_background()
+
+    def _bring(self, path: str, entry: Entry | None, seen: Seen | None, durable: bool) -> Entry | None:
+        """Bring one file on disk to what the branch says. `seen` is what was read there, where it differs from the note."""
+        assert self._tree is not None
+        data, blob = self._tree.read(path), self._tree.oid(path) or ""
+        if entry and entry.bad and not seen and not layout.is_inbox(path):
+            return Entry(blob, entry.look, entry.bad)  # a text that cannot be read stays as it is
+        if seen and seen.data == data:
+            return Entry(blob, disk.settled(seen.look))
+        look = disk.replace(self.place, path, data, self._known(path, entry, seen), durable)
+        return Entry(blob, look and disk.settled(look)) if data is not None else None
+
+    def _known(self, path: str, entry: Entry | None, seen: Seen | None) -> str:
+        """How much of the file that stands there now has been taken in: see disk.Aside."""
+        objects = self.repo.objects
+        if layout.is_inbox(path):
+            data = seen.data if seen else objects.blob(entry.blob, self.place.at(path)) if entry and entry.blob else b""
+            return str(len(data))
+        return digest(b"blob", seen.data, objects.hex_length) if seen else entry.blob if entry else ""
+
+    def _write_note(self, entries: dict[str, Entry | None], missing: dict[str, float], durable: bool) -> None:
+        scanned = {path: e for path, e in entries.items() if not path.startswith(layout.DONE + "/")}
+        self._note.write(self._commit_id, {**self._renewed, **scanned}, missing, durable)
+        self._renewed = {}
+
+    # -- reconciling ----------------------------------------------------------------------
+
+    def _reconcile(self) -> None:
+        """Bring branch and files together: see gitteam.reconcile for how it is decided."""
+        note, tip = self._note.read(), self.repo.tip(self.ref)
+        if tip is None:
+            raise Refused(f"branch {self.branch} is gone: run `gitteam doctor`")
+        if self._tree is None or self._commit_id != tip:
+            self._commit_id, self._tree = tip, self._tree_at(tip)
+        for directory in (layout.TASKS, layout.INBOX):
+            os.makedirs(self.place.at(directory), exist_ok=True)
+        looked = look(self.place, note, self._also)
+        self._also = ()
+        self._renewed = {**looked.renewed}
+        if note and note.commit == tip and not looked and not note.missing:
+            return
+        if note and note.commit != tip and not self.repo.is_ancestor(note.commit, tip):
+            raise Refused(
+                f"branch {self.branch} was moved back or rewritten (the files stand at {note.commit[:10]}): "
+                "run `gitteam doctor`"
+            )
+        self._take_in(note, tip, looked)
+
+    def _take_in(self, note: Checkpoint | None, tip: str, looked: Looked) -> None:
+        assert self._tree is not None
+        config, person = self._config(self._tree), self.person()
+        base = self._tree_at(note.commit) if note else Tree(self.repo.objects, None, self.place.root)
+        work = Reconciliation(self.repo, self.place, self._tree, base, note, tip, config, person.title, time.time())
+        work.take_in(looked)
+        before = self._tree
+        if work.edits:
+            change = Change(self._tree, config, {}, person, work.now)
+            change.edits, change.story = work.edits, work.story
+            self._record(change)
+        self._settle(work, before, looked, config.durable)
+
+    def _settle(self, work: Reconciliation, before: Tree, looked: Looked, durable: bool) -> None:
+        """After the commit: files, then the note, then what was set aside."""
+        noted = work.note.entries if work.note else {}
+        restored = set(looked.gone) - set(work.missing)
+        behind = work.outdated() if not work.note or work.note.commit != work.tip else set()
+        entries: dict[str, Entry | None] = {}
+        for path in {*work.edits, *work.seen, *restored, *behind, *work.discard} - set(work.bad):
+            known = noted.get(path) or Entry(before.oid(path) or "", None)
+            entries[path] = self._bring(path, known, work.seen.get(path), durable)
+        entries.update(
+            {path: Entry((self._tree and self._tree.oid(path)) or "", e.look, e.bad) for path, e in work.bad.items()}
+        )
+        self._write_note(entries, work.missing, durable)
+        for aside, known_now in work.asides:
+            aside.keep(known_now) if known_now else aside.drop()
+
+    def _tree_at(self, commit: str) -> Tree:
+        return Tree(self.repo.objects, self.repo.tree_of(commit), self.place.root)
+
+    # -- the lock ---------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One thread of one process at a time; nested use is one hold."""
+        with self._mutex:
+            lock = None if self._is_locked else self._acquire()
+            self._is_locked = True
+            try:
+                yield
+            finally:
+                if lock:
+                    self._is_locked = False
+                    lock.release()
+
+    def _acquire(self) -> filelock.BaseFileLock:
+        import filelock
+
+        lock = filelock.FileLock(
+            self.place.lock, timeout=self._lock_timeout, poll_interval=LOCK_POLL, fallback_to_soft=False,
+            on_acquired=_sign,
+        )  # fmt: skip
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            raise LockTimeout(f"the lock is busy: {holder(self.place)}; try again, or wait for it") from None
+        except FileNotFoundError:
+            raise NoTeam(f"{self.place.state} is gone: run `gitteam init`") from None
+        return lock
+
+    def close(self) -> None:
+        if self._repo:
+            self._repo.close()
+            self._repo = None
+
+
+def _sign(fd: int) -> None:
+    """Leave word of who holds the lock, for those who wait in vain."""
+    words = " ".join(visible(word) for word in [os.path.basename(sys.argv[0]), *sys.argv[1:4]])
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"process {os.getpid()} ({words[:100]})".encode(errors="replace"), 0)
+
+
+def holder(place: Layout) -> str:
+    try:
+        with open(place.lock, encoding="utf-8", errors="replace") as f:
+            return "held by " + (f.read() or "an unknown process")
+    except OSError:
+        return "its holder is unknown"
+
+
+def _read_branch(place: Layout) -> tuple[str, bool]:
+    """The branch the history lives on, and whether it is the one that is checked out (tracked mode)."""
+    try:
+        with open(place.branch, encoding="utf-8") as f:
+            name, _, mode = f.read().strip().partition(" ")
+    except FileNotFoundError:
+        raise NoTeam(f"there is no team in {place.root}: run `gitteam init`") from None
+    return name, mode == "tracked"

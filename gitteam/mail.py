@@ -1,0 +1,86 @@
+"""Messages: sending them, reading an inbox, taking what was read out of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from gitteam import layout, roster
+from gitteam.change import Change
+from gitteam.errors import BadFile, BadInput, NotFound
+from gitteam.records import MAX_FILE, MESSAGE_TYPES, Message, parse_message
+from gitteam.tree import Files
+
+_PREVIEW = 72
+
+
+def _lines(files: Files, name: str) -> Iterator[tuple[bytes, Message]]:
+    seen: Counter[bytes] = Counter()
+    for line in (files.read(layout.inbox_path(name)) or b"").split(b"\n"):
+        try:
+            message = parse_message(line, name, seen[line])
+        except BadFile:
+            continue  # blank, or an unfinished last line: `status` names it
+        seen[line] += 1
+        yield line, message
+
+
+def read_inbox(files: Files, name: str) -> list[Message]:
+    return [message for _, message in _lines(files, name)]
+
+
+def take(change: Change, name: str, ids: set[str]) -> int:
+    """Remove these messages; returns how many were still there."""
+    kept, taken = [], 0
+    for line, message in _lines(change, name):
+        if message.id in ids:
+            taken += 1
+        else:
+            kept.append(line)
+    if taken:
+        change.write(layout.inbox_path(name), b"".join(line + b"\n" for line in kept))
+        change.story.tell("taken", f"{name} takes {taken} message{'' if taken == 1 else 's'}")
+    return taken
+
+
+def send(change: Change, to: str, content: str, kind: str = "message", **extra: Any) -> list[Message]:
+    """Put a message into an inbox, or with `all` into everybody's."""
+    if kind not in MESSAGE_TYPES:
+        raise BadInput(f"{kind!r} is no type of message: {', '.join(MESSAGE_TYPES)}")
+    if not content.strip():
+        raise BadInput("an empty message says nothing")
+    if to == layout.ALL:
+        return broadcast(change, content)
+    if to not in change.config.members and to not in (layout.USER, layout.LEAD):
+        raise NotFound(f"nobody on the team is called {to!r}: {change.config.names()}")
+    message = _post(change, to, content, kind, extra)
+    change.story.tell("sent", f"{change.actor.title} writes to {to}: {_preview(content)}")
+    return [message]
+
+
+def broadcast(change: Change, content: str) -> list[Message]:
+    if not content.strip():
+        raise BadInput("an empty message says nothing")
+    sender = change.actor.name
+    names = roster.recipients(change.config, sender, lambda m: m.status == "shutdown")
+    messages = [_post(change, name, content, "broadcast", {}) for name in names]
+    if messages:
+        change.story.tell("sent", f"{change.actor.title} writes to all: {_preview(content)}")
+    return messages
+
+
+def _post(change: Change, to: str, content: str, kind: str, extra: dict[str, Any]) -> Message:
+    message = Message(secrets.token_hex(8), kind, change.actor.name, to, content, round(change.now, 3), extra)
+    line = message.line()
+    if len(line) > MAX_FILE:
+        raise BadInput("a message has at most 1 MiB: write a file and send its path")
+    path = layout.inbox_path(to)
+    change.write(path, (change.read(path) or b"") + line)
+    return message
+
+
+def _preview(content: str) -> str:
+    first = " ".join(content.split())
+    return first if len(first) <= _PREVIEW else first[: _PREVIEW - 1] + "…"

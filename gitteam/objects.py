@@ -1,0 +1,163 @@
+"""Git's object store: blobs, trees and commits as bytes.
+
+Objects are written in this process, because a round trip to git for each of the
+four objects of a commit would cost more than everything else together. The loose
+format is stable and works for SHA-1 and SHA-256 alike. What is not loose is asked
+of git, through the reader that `gitteam.repo` supplies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import zlib
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+Entries = dict[str, bytes]  # name -> the raw tree record `mode SP name NUL oid`
+
+FILE_MODE, DIR_MODE = b"100644", b"40000"
+MAX_BLOBS = 20_000
+
+
+def digest(kind: bytes, data: bytes, hex_length: int) -> str:
+    """The object id, in the hash that ids of this length belong to."""
+    hasher = hashlib.sha256 if hex_length == 64 else hashlib.sha1
+    return hasher(b"%s %d\0" % (kind, len(data)) + data).hexdigest()
+
+
+def is_blob(oid: str, data: bytes) -> bool:
+    return digest(b"blob", data, len(oid)) == oid
+
+
+def record(mode: bytes, name: str, oid: str) -> bytes:
+    return mode + b" " + os.fsencode(name) + b"\0" + bytes.fromhex(oid)
+
+
+def is_dir(entry: bytes) -> bool:
+    return entry.startswith(DIR_MODE + b" ")
+
+
+class Objects:
+    """Reads and writes objects. `fallback` reads what is not a loose object."""
+
+    def __init__(self, directory: str, hex_length: int, fallback: Callable[[str], bytes]):
+        self.directory = directory
+        self.hex_length = hex_length
+        self._fallback = fallback
+        self._fresh: dict[str, tuple[bytes, bytes]] = {}  # written since the last commit
+        self._dirs: set[str] = set()
+        self._blobs: dict[str, bytes] = {}
+        self.tree = lru_cache(maxsize=256)(self._tree)
+
+    def oid_of(self, entry: bytes) -> str:
+        return entry[-self.hex_length // 2 :].hex()
+
+    def blob(self, oid: str, likely: str) -> bytes:
+        """A blob's bytes. `likely` is a file that usually has them: quicker to read, and the hash says whether."""
+        if oid not in self._blobs:
+            if len(self._blobs) > MAX_BLOBS:
+                self._blobs.clear()
+            self._blobs[oid] = self._from_file(oid, likely) or self.read(oid)
+        return self._blobs[oid]
+
+    def _from_file(self, oid: str, path: str) -> bytes | None:
+        try:
+            with open(path, "rb", buffering=0) as f:
+                data = f.read()
+        except OSError:
+            return None
+        return data if is_blob(oid, data) else None
+
+    def read(self, oid: str) -> bytes:
+        try:
+            with open(os.path.join(self.directory, oid[:2], oid[2:]), "rb") as f:
+                return zlib.decompress(f.read()).partition(b"\0")[2]
+        except (FileNotFoundError, NotADirectoryError):
+            return self._fallback(oid)
+
+    def _tree(self, oid: str) -> Entries:
+        data, entries, at = self.read(oid), {}, 0
+        size = self.hex_length // 2
+        while at < len(data):
+            space, nul = data.index(b" ", at), data.index(b"\0", at)
+            entries[os.fsdecode(data[space + 1 : nul])] = data[at : nul + 1 + size]
+            at = nul + 1 + size
+        return entries
+
+    def write(self, kind: bytes, data: bytes, durable: bool) -> str:
+        oid = digest(kind, data, self.hex_length)
+        self._fresh[oid] = (kind, data)
+        self._store(oid, kind, data, durable)
+        return oid
+
+    def write_tree(self, entries: Entries, durable: bool) -> str:
+        order = sorted(entries, key=lambda name: os.fsencode(name) + b"/" * is_dir(entries[name]))
+        return self.write(b"tree", b"".join(entries[name] for name in order), durable)
+
+    def _store(self, oid: str, kind: bytes, data: bytes, durable: bool) -> None:
+        folder = os.path.join(self.directory, oid[:2])
+        target = os.path.join(folder, oid[2:])
+        if os.path.exists(target):
+            self._dirs.add(folder)  # perhaps of a process that died before it was durable
+            return
+        temporary = os.path.join(folder, "tmp_obj_" + secrets.token_hex(6))  # a name git cleans up
+        try:
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+        except FileNotFoundError:
+            os.mkdir(folder)
+            os.chmod(folder, os.stat(self.directory).st_mode & 0o7777)  # as shared as the repository
+            self._dirs.add(self.directory)
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+        try:
+            os.write(fd, zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, target)
+        self._dirs.add(folder)
+
+    def settle(self, durable: bool) -> None:
+        """Make what was written so far durable, names included."""
+        if durable:
+            for folder in self._dirs:
+                sync_directory(folder)
+        self._dirs.clear()
+
+    def rewrite_lost(self, durable: bool) -> bool:
+        """Write again what a concurrent prune took away; whether it took anything."""
+        lost = [oid for oid in self._fresh if not self._loose(oid)]
+        for oid in lost:
+            self._store(oid, *self._fresh[oid], durable)
+        self.settle(durable)
+        return bool(lost)
+
+    def _loose(self, oid: str) -> bool:
+        return os.path.exists(os.path.join(self.directory, oid[:2], oid[2:]))
+
+    def forget_fresh(self) -> None:
+        self._fresh.clear()
+
+    def are_crowded(self) -> bool:
+        """Whether there are loose objects enough to pack, estimated as git does it: from one of 256 directories."""
+        try:
+            return len(os.listdir(os.path.join(self.directory, "17"))) > 24
+        except FileNotFoundError:
+            return False
+
+
+def sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, chunks: Iterable[bytes]) -> None:
+    for chunk in chunks:
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(fd, view) :]

@@ -1,0 +1,386 @@
+"""The one door to git: every command a named function, none of the person's programs run.
+
+GitPython supplies the command runner and nothing else: its object and index classes
+lose commits under contention and fail on SHA-256 repositories. It is imported at the
+first git command, because that import costs more than most reading commands do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from gitteam.errors import BadInput, GitteamError, NoTeam, Refused
+from gitteam.layout import Layout
+from gitteam.objects import Objects, sync_directory
+
+if TYPE_CHECKING:
+    from git import Git
+
+OLDEST_GIT = (2, 31)
+STALE_REF_LOCK_SECONDS = 1.0
+
+# Whatever a repository or a parent process configures, no command of ours runs a program for it.
+_SAFE = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
+    "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.pager=cat", "-c", "log.showSignature=false",
+)  # fmt: skip
+_KEPT_VARIABLES = re.compile(r"GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|GIT_EXEC_PATH")
+
+
+class GitFailed(GitteamError):
+    """git refused a command; the message is its own last line."""
+
+    kind = "git"
+
+
+class RefMoved(Exception):
+    """The branch is no longer where this change began: decide again."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    name: str
+    email: str
+
+    def line(self, when: float) -> str:
+        offset = time.strftime("%z", time.localtime(when)) or "+0000"
+        return f"{self.name} <{self.email}> {int(when)} {offset}"
+
+
+class Repo:
+    """One repository, addressed by its git directory. Use it under the ledger's lock or from one thread."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self._runner: Git | None = None
+        self._reader: _Process | None = None
+        self._refs: dict[bool, _Process] = {}
+        self._person: Identity | None = None
+        facts = self._facts()
+        if facts["bare"] == "true":
+            raise NoTeam(f"{layout.common} is a bare repository: gitteam needs a checkout; clone it and work there")
+        self.objects = Objects(facts["objects"], 64 if facts["format"] == "sha256" else 40, self._read_object)
+
+    # -- running git ----------------------------------------------------------------
+
+    def _command(self, *args: str) -> list[str]:
+        # A variable like GIT_INDEX_FILE, set by a hook that calls us, must not lead git elsewhere.
+        drop = [key for key in os.environ if key.startswith("GIT_") and not _KEPT_VARIABLES.fullmatch(key)]
+        unset = ["env", *(word for key in drop for word in ("-u", key))] if drop else []
+        return [*unset, "git", f"--git-dir={self.layout.common}", f"--work-tree={self.layout.root}", *_SAFE, *args]
+
+    def _git(self) -> Git:
+        if self._runner is None:
+            os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+            import git
+
+            self._runner = git.Git(self.layout.root)
+            self._runner.update_environment(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", GIT_NO_REPLACE_OBJECTS="1")
+        return self._runner
+
+    def _start(self, *args: str) -> _Process:
+        process: Any = self._git().execute(self._command(*args), istream=subprocess.PIPE, as_process=True)
+        return _Process(process)
+
+    def run(self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,)) -> tuple[int, bytes]:
+        """Run one command to its end; a status that is not `ok` raises GitFailed."""
+        from git.exc import GitCommandNotFound
+
+        try:
+            process = self._start(*args)
+        except GitCommandNotFound:
+            raise GitFailed("git is not installed, or not on the PATH") from None
+        out, err = process.finish(stdin)
+        if process.status not in ok:
+            lines = err.decode(errors="replace").strip().splitlines()
+            raise GitFailed(f"git {args[0]}: {lines[-1] if lines else f'exit status {process.status}'}")
+        return process.status, out
+
+    def _text(self, *args: str) -> str:
+        return os.fsdecode(self.run(*args)[1]).strip("\n")
+
+    # -- facts ----------------------------------------------------------------------
+
+    def _facts(self) -> dict[str, str]:
+        try:
+            lines = self._text("rev-parse", "--is-bare-repository", "--show-object-format", "--git-path", "objects")
+        except GitFailed as e:
+            raise NoTeam(f"{self.layout.root}: {e}") from None
+        bare, kind, objects = lines.split("\n", 2)
+        return {"bare": bare, "format": kind, "objects": os.path.join(self.layout.root, objects)}
+
+    def version(self) -> tuple[int, ...]:
+        found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", self._text("version"))
+        return tuple(int(part or 0) for part in found.groups()) if found else (0,)
+
+    def person(self) -> Identity:
+        """Who sits at the keyboard, as git knows them; a login name where git knows nobody."""
+        if self._person is None:
+            try:
+                found = re.match(r"(.*) <(.*)> ", self._text("var", "GIT_AUTHOR_IDENT"))
+            except GitFailed:
+                found = None
+            login = os.environ.get("USER") or os.environ.get("LOGNAME") or "user"
+            self._person = Identity(found[1], found[2]) if found else Identity(login, "user@gitteam.invalid")
+        return self._person
+
+    def setting(self, key: str) -> str:
+        return os.fsdecode(self.run("config", "--get", key, ok=(0, 1))[1]).strip("\n")
+
+    # -- branches -------------------------------------------------------------------
+
+    def check_branch_name(self, name: str) -> str:
+        try:
+            self.run("check-ref-format", "--branch", name)
+        except GitFailed:
+            raise BadInput(f"{name!r} is no valid branch name") from None
+        if name.startswith("-") or name == "HEAD":
+            raise BadInput(f"{name!r} is no valid branch name")
+        return name
+
+    def tip(self, ref: str) -> str | None:
+        """The commit a full ref name points at, or None."""
+        if value := loose_ref(self.layout, ref):
+            return value
+        status, out = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", ref, ok=(0, 1, 128))
+        return out.decode().strip() if status == 0 else None
+
+    def head_branch(self) -> str | None:
+        """The branch checked out in the main checkout, born or not; None when HEAD is detached."""
+        status, out = self.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+        return os.fsdecode(out).strip("\n").removeprefix("refs/heads/") if status == 0 else None
+
+    def checkouts_of(self, ref: str) -> list[str]:
+        """The work trees in which this branch is checked out."""
+        heads = {self.layout.root: os.path.join(self.layout.common, "HEAD")}
+        linked = os.path.join(self.layout.common, "worktrees")
+        for name in os.listdir(linked) if os.path.isdir(linked) else ():
+            heads[os.path.join(linked, name)] = os.path.join(linked, name, "HEAD")
+        found = []
+        for place, head in heads.items():
+            try:
+                with open(head, encoding="utf-8", errors="replace") as f:
+                    text = f.read().strip()
+            except OSError:
+                continue
+            if text == "ref: refs/heads/.invalid":  # reftable: only git knows
+                return self._checkouts_by_git(ref)
+            if text == "ref: " + ref:
+                found.append(place)
+        return found
+
+    def _checkouts_by_git(self, ref: str) -> list[str]:
+        blocks = self._text("worktree", "list", "--porcelain").split("\n\n")
+        return [b.split("\n")[0].removeprefix("worktree ") for b in blocks if f"branch {ref}" in b.split("\n")]
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        return self.run("merge-base", "--is-ancestor", old, new, ok=(0, 1, 128))[0] == 0
+
+    def move_ref(self, ref: str, new: str, old: str | None, durable: bool) -> None:
+        """Point `ref` at `new` if it still is at `old`: the moment at which a change has happened."""
+        zero = "0" * len(new)
+        deadline, seen = time.monotonic() + STALE_REF_LOCK_SECONDS, None
+        while True:
+            answer = self._update_ref(f"update {ref} {new} {old or zero}", durable)
+            if answer is None or self.tip(ref) == new:
+                break
+            if self.tip(ref) != old:
+                raise RefMoved(ref)
+            # A git that was killed leaves REF.lock behind. Ours alone write this ref, so one that stands still is stale.
+            lock = os.path.join(self.layout.common, ref + ".lock")
+            now = _inode(lock)
+            if seen is None or now != seen:
+                deadline, seen = time.monotonic() + STALE_REF_LOCK_SECONDS, now
+            if now is None and not self.objects.rewrite_lost(durable):
+                raise GitFailed(f"git update-ref: {answer}")
+            if now is not None and time.monotonic() > deadline:
+                os.unlink(lock)
+            time.sleep(0.01)
+        if durable:
+            sync_directory(os.path.dirname(os.path.join(self.layout.common, ref)))
+
+    def _update_ref(self, command: str, durable: bool) -> str | None:
+        """None when git moved the ref, otherwise what it said. The process stays for the next change."""
+        for attempt in (1, 2):
+            if durable not in self._refs:
+                fsync = "core.fsync=committed" if durable else "core.fsync=none"
+                self._refs[durable] = self._start("-c", fsync, "update-ref", "-m", "gitteam", "--stdin")
+            process = self._refs[durable]
+            try:
+                process.write(f"start\n{command}\ncommit\n".encode())
+                if process.line() == b"start: ok" and process.line() == b"commit: ok":
+                    return None
+            except (BrokenPipeError, EOFError):
+                pass
+            del self._refs[durable]
+            said = process.finish(b"")[1].decode(errors="replace").strip()
+            if said or attempt == 2:
+                return said or "git update-ref died"
+        return None
+
+    def delete_ref(self, ref: str) -> None:
+        self.run("update-ref", "-d", ref)
+
+    # -- history --------------------------------------------------------------------
+
+    def commit(self, tree: str, parent: str | None, author: str, committer: str, message: str, durable: bool) -> str:
+        lines = [f"tree {tree}"] + ([f"parent {parent}"] if parent else [])
+        lines += [f"author {author}", f"committer {committer}", "", message]
+        return self.objects.write(b"commit", "\n".join(lines).encode(errors="surrogateescape"), durable)
+
+    def tree_of(self, commit: str) -> str:
+        return self.objects.read(commit)[5 : 5 + self.objects.hex_length].decode()
+
+    def message_of(self, commit: str) -> str:
+        return self.objects.read(commit).partition(b"\n\n")[2].decode(errors="replace")
+
+    def parents_of(self, commit: str) -> list[str]:
+        head = self.objects.read(commit).partition(b"\n\n")[0].decode(errors="replace")
+        return re.findall(r"^parent ([0-9a-f]+)$", head, re.MULTILINE)
+
+    def commits(self, *args: str) -> list[str]:
+        return self._text("rev-list", *args).split()
+
+    def files_under(self, commit: str, *paths: str) -> list[str]:
+        out = self._text("ls-tree", "-r", "-z", "--name-only", "--end-of-options", commit, "--", *paths)
+        return [path for path in out.split("\0") if path]
+
+    def log(self, *args: str) -> Iterator[str]:
+        """`git log` line by line, so that a long history is neither held nor waited for."""
+        process = self._start(
+            "-c", "core.quotePath=false", "log", "--no-color", "--no-ext-diff", "--no-textconv", *args
+        )
+        try:
+            for line in process.lines():
+                yield os.fsdecode(line)
+        finally:
+            process.kill()
+
+    def _read_object(self, oid: str) -> bytes:
+        for attempt in (1, 2):
+            if self._reader is None:
+                self._reader = self._start("cat-file", "--batch")
+            try:
+                self._reader.write(oid.encode() + b"\n")
+                head = self._reader.line().split()
+                if len(head) != 3:
+                    break
+                data = self._reader.read(int(head[2]))
+                self._reader.read(1)
+                return data
+            except (BrokenPipeError, EOFError):
+                self._reader.kill()
+                self._reader = None
+        raise Refused(f"object {oid} is missing from the repository: run `gitteam doctor`")
+
+    def merge_lines(self, ours: str, base: str, theirs: str) -> str:
+        """Three-way merge of texts; where both changed the same lines, `ours` wins."""
+        paths = []
+        try:
+            for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
+                paths.append(os.path.join(self.layout.state, f"merge-{name}"))
+                with open(paths[-1], "w", encoding="utf-8", newline="", errors="surrogateescape") as f:
+                    f.write(text)
+            return self.run("merge-file", "-p", "-q", "--ours", "--", *paths)[1].decode(errors="surrogateescape")
+        finally:
+            for path in paths:
+                os.unlink(path)
+
+    # -- the person's index (tracked mode only) ---------------------------------------
+
+    def update_index(self, entries: dict[str, str | None]) -> None:
+        """Set the person's index entries for these paths, and no others."""
+        zero = "0" * self.objects.hex_length
+        lines = [f"100644 {oid}\t{path}\0" if oid else f"0 {zero}\t{path}\0" for path, oid in entries.items()]
+        self.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(lines)))
+
+    def unfinished_business(self) -> str:
+        """What the person is in the middle of, that a commit on their branch would disturb."""
+        names = {
+            "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
+            "rebase-merge": "a rebase", "rebase-apply": "a rebase", "index.lock": "a git command",
+        }  # fmt: skip
+        for name, what in names.items():
+            if os.path.lexists(os.path.join(self.layout.common, name)):
+                return what
+        return ""
+
+    def pack_in_background(self) -> None:
+        """Pack loose objects, twice: the second run removes the loose copies of what the first one packed."""
+        words = self._command("maintenance", "run", "--quiet", "--task=loose-objects")
+        subprocess.Popen(
+            ["sh", "-c", '"$@"; "$@"', "gitteam-pack", *words], cwd=self.layout.root, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        for process in [self._reader, *self._refs.values()]:
+            if process:
+                process.finish(b"")
+        self._reader, self._refs = None, {}
+
+
+def loose_ref(layout: Layout, ref: str) -> str | None:
+    """What a ref's own file says. None: packed, or another backend, or no such ref; then git has to be asked."""
+    try:
+        with open(os.path.join(layout.common, ref), encoding="ascii") as f:
+            value = f.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return value if re.fullmatch(r"[0-9a-f]{40,64}", value) else None
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
+
+
+class _Process:
+    """A running git, spoken to line by line."""
+
+    def __init__(self, process: Any):
+        self._process = process  # git.Git.AutoInterrupt: ends the process when collected
+        self._in: IO[bytes] = process.stdin
+        self._out: IO[bytes] = process.stdout
+
+    @property
+    def status(self) -> int:
+        return int(self._process.proc.returncode)
+
+    def write(self, data: bytes) -> None:
+        self._in.write(data)
+        self._in.flush()
+
+    def line(self) -> bytes:
+        line = self._out.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return line[:-1]
+
+    def read(self, size: int) -> bytes:
+        data = self._out.read(size)
+        if len(data) < size:
+            raise EOFError
+        return data
+
+    def lines(self) -> Iterator[bytes]:
+        self._in.close()
+        for line in self._out:
+            yield line.rstrip(b"\n")
+
+    def finish(self, stdin: bytes) -> tuple[bytes, bytes]:
+        out, err = self._process.proc.communicate(stdin)
+        return out, err
+
+    def kill(self) -> None:
+        if self._process.proc.poll() is None:
+            self._process.proc.kill()
+        self._process.proc.communicate()

@@ -1,0 +1,291 @@
+"""The team in a repository, for Python programs; the commands are thin over this.
+
+    from gitteam import Team
+
+    team = Team(".")
+    task = team.add("Design the schema", blocked_by=[1])
+    team.claim(by="alice")
+    with team.take("alice") as messages:
+        ...          # the messages leave the inbox when this block ends without an exception
+
+Every method that changes something is one commit and has returned only when that
+commit is made. `by` is who acts: a member's name, or `user`, the person.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from gitteam import journal, layout, liveness, mail, moves, roster, setup
+from gitteam.board import Board
+from gitteam.change import Change, member_identity
+from gitteam.checkpoint import Checkpoint, CheckpointFile, differences
+from gitteam.errors import BadFile, BadInput, Conflict, LockTimeout, NotFound, NothingToDo, Refused
+from gitteam.layout import USER
+from gitteam.ledger import LOCK_TIMEOUT, Ledger
+from gitteam.records import IN_PROGRESS, KINDS, Member, Message, Task
+from gitteam.repo import loose_ref
+from gitteam.roster import Config, read_config
+from gitteam.status import Status, gather
+from gitteam.tree import Standing
+from gitteam.watch import Watch
+
+T = TypeVar("T")
+
+
+class Team:
+    """The team of the repository that `path` is in. Safe to share between threads."""
+
+    def __init__(self, path: str | os.PathLike[str] = ".", lock_timeout: float = LOCK_TIMEOUT):
+        self.place = layout.find(os.fspath(path))
+        self.ledger: Ledger = setup.open_ledger(self.place, lock_timeout)
+        self.warnings: list[str] = []  # why the last reading may not show the newest state
+        self._note = CheckpointFile(self.place.checkpoint)
+
+    @staticmethod
+    def init(path: str | os.PathLike[str] = ".", name: str | None = None, branch: str | None = None) -> setup.Made:
+        """Make a team in a repository, or find the one that is there."""
+        return setup.init(layout.find(os.fspath(path)), name, branch)
+
+    def close(self) -> None:
+        self.ledger.close()
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _change(self, by: str, operation: Callable[[Change], T]) -> T:
+        def checked(change: Change) -> T:
+            change.config.member(by)
+            return operation(change)
+
+        return self.ledger.change(by, checked)
+
+    # -- reading: from the files, after hand edits are taken in -----------------------------
+
+    def _files(self) -> Standing:
+        """The files as they stand. git is asked only if something differs from the note of them."""
+        self.warnings = []
+        if not self._is_current():
+            try:
+                self.ledger.sync()
+            except (LockTimeout, Refused) as e:
+                self.warnings.append(str(e))
+            except OSError as e:
+                self.warnings.append(f"cannot write here ({e.strerror}): showing what is on disk")
+        return self._standing()
+
+    def _standing(self) -> Standing:
+        return Standing(self.place, self._note.read() or Checkpoint(), lambda oid: self.ledger.repo.objects.read(oid))
+
+    def _is_current(self) -> bool:
+        note = self._note.read()
+        if not note or note.missing or loose_ref(self.place, self.ledger.ref) != note.commit:
+            return False
+        if any(differences(self.place, note)[:2]) or _has_asides(self.place.aside):
+            return False
+        return not any(self._is_orphan(task) for task in self._board(self._standing()).tasks.values())
+
+    def _is_orphan(self, task: Task) -> bool:
+        held = task.status == IN_PROGRESS and task.run
+        return bool(held) and liveness.current_run(self.place, task.owner) != task.run
+
+    def _board(self, files: Standing) -> Board:
+        return Board(files, files.troubles)
+
+    def board(self) -> Board:
+        """All tasks together."""
+        return self._board(self._files())
+
+    def config(self) -> Config:
+        try:
+            return read_config(self._files())
+        except BadFile:
+            return self.ledger.config()
+
+    def tasks(self, finished: bool = False) -> list[Task]:
+        """The tasks by id; with `finished` also those swept into done/."""
+        board = self.board()
+        swept = [board.judged(task) for task in board.swept()] if finished else []
+        return sorted([*swept, *board.all()], key=lambda task: task.id)
+
+    def task(self, number: int) -> Task:
+        return self.board().get(number)
+
+    def members(self) -> list[Member]:
+        return sorted(self.config().members.values(), key=lambda member: member.name)
+
+    def inbox(self, name: str | None = None) -> list[Message]:
+        """What is in an inbox; without a name what is meant for the person. Consumes nothing."""
+        files = self._files()
+        if name is not None:
+            read_config(files).member(name)
+            return mail.read_inbox(files, name)
+        names = [USER] if liveness.current_run(self.place, layout.LEAD) else [USER, layout.LEAD]
+        return sorted((m for n in names for m in mail.read_inbox(files, n)), key=lambda m: m.timestamp)
+
+    def status(self) -> Status:
+        files = self._files()
+        return gather(self.place, self.ledger.branch, self.config(), self._board(files), files)
+
+    def log(self, target: int | str | None = None, limit: int = 50) -> Iterator[journal.Entry]:
+        """The diary, newest first: all of it, one task's, or one member's."""
+        return journal.entries(self.ledger.repo, self.ledger.ref, self.log_options(target), limit)
+
+    def log_options(self, target: int | str | None) -> list[str]:
+        if isinstance(target, int):
+            self.task(target)
+        author = ""
+        if isinstance(target, str):
+            self.config().member(target)
+            identity = self.ledger.repo.person() if target == USER else member_identity(target)
+            author = identity.email if target == USER else f"^{identity.name} <{identity.email}>"
+        return journal.selection(target, author)
+
+    # -- tasks ------------------------------------------------------------------------------
+
+    def add(
+        self, subject: str, description: str = "", *, blocked_by: Sequence[int] = (), role: str = "", priority: int = 0,
+        by: str = USER,
+    ) -> Task:  # fmt: skip
+        return self._change(by, lambda c: moves.add(c, subject, description, tuple(blocked_by), role, priority))
+
+    def claim(self, number: int | None = None, *, by: str = USER, run: str = "") -> Task:
+        """Take this task, or the next one there is. A claim with a `run` ends with that run: see gitteam.liveness."""
+        return self._change(by, lambda c: moves.claim(c, number, run))
+
+    def release(
+        self, number: int, reason: str = "", *, by: str = USER, claim: int | None = None, force: bool = False
+    ) -> Task:
+        return self._change(by, lambda c: moves.release(c, number, reason, claim, force))
+
+    def done(self, number: int, result: str = "", *, by: str = USER, claim: int | None = None) -> Task:
+        return self._change(by, lambda c: moves.complete(c, number, result, claim))
+
+    def note(self, number: int, text: str, *, by: str = USER) -> Task:
+        return self._change(by, lambda c: moves.note(c, number, text))
+
+    def block(self, number: int, on: int, *, by: str = USER) -> Task:
+        """Make a task wait for another one."""
+        return self._change(by, lambda c: moves.block(c, number, on))
+
+    def cancel(self, number: int, reason: str = "", *, by: str = USER) -> Task:
+        return self._change(by, lambda c: moves.cancel(c, number, reason))
+
+    # -- members ----------------------------------------------------------------------------
+
+    def add_member(self, name: str, role: str = "", kind: str = "agent", *, by: str = USER) -> Member:
+        def add(change: Change) -> Member:
+            roster.checked_new_name(change.config, name)
+            if role:
+                layout.check_name(role, "role")
+            if kind not in KINDS:
+                raise BadInput(f"{kind!r} is no kind of member: {', '.join(KINDS)}")
+            if name in change.config.members:
+                raise Conflict(f"{name} is on the team already, as {change.config.members[name].role or 'a member'}")
+            member = Member(name, role, kind, since=round(change.now, 3))
+            change.put_config(replace(change.config, members={**change.config.members, name: member}))
+            change.story.tell("member", f"{change.actor.title} adds {name} to the team{f', {role}' if role else ''}")
+            return member
+
+        return self._change(by, add)
+
+    def remove_member(self, name: str, *, by: str = USER) -> Member:
+        """Take somebody off the team; what they hold goes back to the board, their unread mail with them."""
+
+        def remove(change: Change) -> Member:
+            member = change.config.members.get(name)
+            if member is None:
+                raise NotFound(f"nobody on the team is called {name!r}: {change.config.names()}")
+            if liveness.current_run(self.place, name):
+                raise Conflict(f"{name} is running: stop it first")
+            for task in change.board.held_by(name):
+                change.put(task.with_values(status="pending", owner="", run=None))
+            for path in (layout.inbox_path(name), layout.bad_lines_path(name)):
+                if change.read(path) is not None:
+                    change.remove(path)
+            members = {n: m for n, m in change.config.members.items() if n != name}
+            change.put_config(replace(change.config, members=members))
+            change.story.tell("member", f"{change.actor.title} takes {name} off the team")
+            return member
+
+        return self._change(by, remove)
+
+    # -- messages ---------------------------------------------------------------------------
+
+    def send(self, to: str, content: str, *, kind: str = "message", by: str = USER) -> list[Message]:
+        """Write to somebody, or to `all`; returns what was put into inboxes."""
+        return self._change(by, lambda c: mail.send(c, to, content, kind))
+
+    def broadcast(self, content: str, *, by: str = USER) -> list[Message]:
+        return self._change(by, lambda c: mail.broadcast(c, content))
+
+    @contextmanager
+    def take(self, name: str) -> Iterator[list[Message]]:
+        """The messages in an inbox, which leave it when the block ends well. At least once, never not at all:
+        whoever dies inside the block finds them there again. Two who take from one inbox take turns.
+        """
+        import filelock
+
+        self.ledger.sync()
+        read_config(self._standing()).member(name)
+        lock = filelock.FileLock(self.place.take_lock(name), poll_interval=0.005, fallback_to_soft=False)
+        with lock:
+            self.ledger.sync()
+            messages = mail.read_inbox(self._standing(), name)
+            yield messages
+            if messages:
+                self.ledger.change(name, lambda c: mail.take(c, name, {m.id for m in messages}))
+
+    # -- waiting ----------------------------------------------------------------------------
+
+    def wait(
+        self, name: str, timeout: float | None = None, warn: Callable[[str], None] = lambda _: None
+    ) -> tuple[list[Message], Task | None]:
+        """Block until there is a message for this member or a task they may claim; returns both as they are then."""
+        deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
+        self.config().member(name)
+        with Watch(self.place) as watch:
+            if watch.trouble:
+                warn(watch.trouble)
+            while True:
+                found = self._something_for(name, watch)
+                if found[0] or found[1]:
+                    return found
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise NothingToDo(f"nothing came for {name} in {timeout:g} s")
+                watch.wait(min(left, self._patience()))
+
+    def _something_for(self, name: str, watch: Watch) -> tuple[list[Message], Task | None]:
+        if swept := watch.swept_files():
+            self.ledger.sync(also=swept)
+        files = self._files()
+        board, member = self._board(files), read_config(files).member(name)
+        task = None if board.held_by(name) else board.next_for(member)
+        return mail.read_inbox(files, name), board.judged(task) if task else None
+
+    def _patience(self) -> float:
+        """A file that is gone has to be looked for again soon: see reconcile.GONE_SECONDS."""
+        note = self._note.read()
+        return 0.5 if note and note.missing else float("inf")
+
+    # -- the whole --------------------------------------------------------------------------
+
+    def edit_path(self, number: int) -> str:
+        """The file of a task, for an editor."""
+        return self.place.at(self.task(number).path)
+
+
+def _has_asides(path: str) -> bool:
+    try:
+        return bool(os.listdir(path))
+    except FileNotFoundError:
+        return False

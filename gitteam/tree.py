@@ -1,0 +1,188 @@
+"""Files as seen through one interface, whether on the branch, on disk, or about to be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+from gitteam.checkpoint import Checkpoint
+from gitteam.disk import read_regular
+from gitteam.errors import BadFile
+from gitteam.layout import Layout, is_inbox
+from gitteam.objects import DIR_MODE, FILE_MODE, Entries, Objects, is_dir, record
+
+
+class Files(Protocol):
+    """What the board, the inboxes and the roster are read from."""
+
+    def read(self, path: str) -> bytes | None: ...
+
+    def names(self, directory: str) -> list[str]: ...
+
+    def directories(self, directory: str) -> list[str]: ...
+
+    def tokens(self, directory: str) -> dict[str, bytes | None]:
+        """The files of a directory, each with something that stands for its exact content, if known."""
+        ...
+
+
+class Tree:
+    """The files of one commit. Knows how to become the next one."""
+
+    def __init__(self, objects: Objects, root: str | None, checkout: str):
+        self._objects = objects
+        self.root = root
+        self._checkout = checkout
+
+    def read(self, path: str) -> bytes | None:
+        oid = self.oid(path)
+        if oid is None:
+            return None
+        return self._objects.blob(oid, os.path.join(self._checkout, path))
+
+    def tokens(self, directory: str) -> dict[str, bytes | None]:
+        return {name: entry for name, entry in self._entries(directory).items() if not is_dir(entry)}
+
+    def names(self, directory: str) -> list[str]:
+        return [name for name, entry in self._entries(directory).items() if not is_dir(entry)]
+
+    def directories(self, directory: str) -> list[str]:
+        return [name for name, entry in self._entries(directory).items() if is_dir(entry)]
+
+    def oid(self, path: str) -> str | None:
+        directory, _, name = path.rpartition("/")
+        entry = self._entries(directory).get(name)
+        return None if entry is None or is_dir(entry) else self._objects.oid_of(entry)
+
+    def _entries(self, directory: str) -> Entries:
+        if not directory:
+            return self._objects.tree(self.root) if self.root else {}
+        parent, _, name = directory.rpartition("/")
+        entry = self._entries(parent).get(name)
+        if entry is None or not is_dir(entry):
+            return {}
+        return self._objects.tree(self._objects.oid_of(entry))
+
+    def with_edits(self, edits: dict[str, bytes | None], durable: bool) -> Tree:
+        """The tree after these files were written (None: taken away), its objects stored."""
+        changed: dict[str, Entries] = {}
+
+        def entries(directory: str) -> Entries:
+            if directory not in changed:
+                changed[directory] = dict(self._entries(directory))
+                if directory:
+                    entries(directory.rpartition("/")[0])
+            return changed[directory]
+
+        for path, data in edits.items():
+            directory, _, name = path.rpartition("/")
+            if data is None:
+                entries(directory).pop(name, None)
+            else:
+                entries(directory)[name] = record(FILE_MODE, name, self._objects.write(b"blob", data, durable))
+        root = ""
+        for directory in sorted(changed, key=lambda d: -d.count("/") - bool(d)):
+            root = self._objects.write_tree(changed[directory], durable)
+            if directory:
+                parent, _, name = directory.rpartition("/")
+                if changed[directory]:
+                    changed[parent][name] = record(DIR_MODE, name, root)
+                else:
+                    changed[parent].pop(name, None)
+        return Tree(self._objects, root, self._checkout)
+
+
+class Disk:
+    """The files as they stand in the checkout."""
+
+    def __init__(self, checkout: str):
+        self._checkout = checkout
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return read_regular(os.path.join(self._checkout, path))[0]
+        except (FileNotFoundError, NotADirectoryError, BadFile):
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            with os.scandir(os.path.join(self._checkout, directory)) as found:
+                return [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def tokens(self, directory: str) -> dict[str, bytes | None]:
+        return dict.fromkeys(self.names(directory))
+
+    def directories(self, directory: str) -> list[str]:
+        try:
+            with os.scandir(os.path.join(self._checkout, directory)) as found:
+                return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+class Overlay:
+    """Files with edits on top that are not written yet."""
+
+    def __init__(self, below: Files):
+        self.below = below
+        self.edits: dict[str, bytes | None] = {}
+
+    def write(self, path: str, data: bytes) -> None:
+        self.edits[path] = data
+
+    def remove(self, path: str) -> None:
+        self.edits[path] = None
+
+    def read(self, path: str) -> bytes | None:
+        return self.edits[path] if path in self.edits else self.below.read(path)
+
+    def names(self, directory: str) -> list[str]:
+        return list(self.tokens(directory))
+
+    def directories(self, directory: str) -> list[str]:
+        return self.below.directories(directory)
+
+    def tokens(self, directory: str) -> dict[str, bytes | None]:
+        tokens = self.below.tokens(directory)
+        for path, data in self.edits.items():
+            parent, _, name = path.rpartition("/")
+            if parent == directory:
+                tokens.pop(name, None)
+                if data is not None:
+                    tokens[name] = None
+        return tokens
+
+
+class Standing(Disk):
+    """The board as the note says it stands, read from disk.
+
+    A file whose text cannot be read, or that is gone for the moment, is seen as the branch has it.
+    """
+
+    def __init__(self, place: Layout, note: Checkpoint, read_blob: Callable[[str], bytes]):
+        super().__init__(place.root)
+        self._entries = note.entries
+        self._read_blob = read_blob
+        self.troubles = {path: entry.bad for path, entry in note.entries.items() if entry.bad}
+        self.troubles.update(dict.fromkeys(note.missing, "the file is missing"))
+
+    def read(self, path: str) -> bytes | None:
+        entry = self._entries.get(path)
+        if path in self.troubles and not is_inbox(path):
+            return self._read_blob(entry.blob) if entry and entry.blob else None
+        return super().read(path)
+
+    def names(self, directory: str) -> list[str]:
+        found = dict.fromkeys(super().names(directory))
+        for path in self.troubles:
+            parent, _, name = path.rpartition("/")
+            entry = self._entries.get(path)
+            if parent == directory:
+                if entry and entry.blob:
+                    found[name] = None
+                else:
+                    found.pop(name, None)
+        return list(found)

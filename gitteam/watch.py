@@ -1,0 +1,79 @@
+"""Waking when files change. An event only ever says "look again"; what there is to see is decided elsewhere."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+from typing import Any
+
+from gitteam import layout
+from gitteam.layout import Layout
+
+# How often to look even without an event: they are lost on network file systems and when queues overflow.
+SLOW_POLL = 5.0
+# The same where there are no events at all.
+FAST_POLL = 0.5
+
+_MEANINGFUL = ("created", "modified", "moved", "deleted", "closed")
+
+
+class Watch:
+    """Watches a team's files from creation until `close`. Look once after creating it: see `wait`."""
+
+    def __init__(self, place: Layout):
+        # watchdog is loaded by those who wait, not by every command.
+        from watchdog.events import FileSystemEventHandler
+        from watchdog.observers import Observer
+
+        self._place = place
+        self._changed = threading.Event()
+        self._swept: set[str] = set()
+        self.trouble = ""
+        watch = self
+
+        class Handler(FileSystemEventHandler):
+            def on_any_event(self, event: Any) -> None:
+                if event.event_type in _MEANINGFUL and not event.is_directory:
+                    watch._note(os.fsdecode(event.dest_path or event.src_path))
+
+        self._observer = Observer()
+        try:
+            for path, deep in ((layout.TASKS, True), (layout.TEAM, False), (layout.INBOX, False)):
+                os.makedirs(place.at(path), exist_ok=True)
+                self._observer.schedule(Handler(), place.at(path), recursive=deep)
+            self._observer.schedule(Handler(), place.live, recursive=False)
+            self._observer.start()
+        except OSError as e:
+            self._observer = None
+            self.trouble = (
+                f"no file events ({os.strerror(e.errno or 0).lower()}): looking every {FAST_POLL:g} s instead"
+            )
+
+    def _note(self, path: str) -> None:
+        done = self._place.at(layout.DONE) + os.sep
+        if path.startswith(done) and path.endswith(".md"):
+            self._swept.add(os.path.relpath(path, self._place.root))
+        self._changed.set()
+
+    def wait(self, timeout: float) -> None:
+        """Return when something may have changed since the last call, at the latest after `timeout` or a slow poll."""
+        alive = self._observer is not None and self._observer.is_alive()
+        self._changed.wait(min(timeout, SLOW_POLL if alive else FAST_POLL))
+        self._changed.clear()
+
+    def swept_files(self) -> list[str]:
+        """The files in done/ that changed since the last call; they are looked at only when somebody says so."""
+        found, self._swept = sorted(self._swept), set()
+        return found
+
+    def close(self) -> None:
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
