@@ -76,6 +76,17 @@ class Ledger:
         """The settings as the branch has them now."""
         return self._config(self._tree_at(self.repo.tip(self.ref) or ""))
 
+    def noted_commit(self) -> str:
+        """The commit the files stand at, as far as anybody has noted."""
+        note = self._note.read()
+        return note.commit if note else ""
+
+    def restore_swept(self, paths: list[str]) -> None:
+        """Put back files of done/ that are gone from disk."""
+        with self._locked():
+            for path in paths:
+                disk.replace(self.place, path, self._tree_at(self._commit_id).read(path), "", durable=False)
+
     def begin_history(self, change: Change, parent: str | None) -> None:
         """The first commit; everything else goes through `change`."""
         with self._locked():

@@ -247,6 +247,14 @@ class Repo:
     def commits(self, *args: str) -> list[str]:
         return self._text("rev-list", *args).split()
 
+    def has(self, oid: str) -> bool:
+        return self.run("cat-file", "-e", oid, ok=(0, 1, 128))[0] == 0
+
+    def missing_objects(self, ref: str) -> list[str]:
+        """Objects that the history of `ref` needs and the repository does not have."""
+        out = self.run("rev-list", "--objects", "--missing=print", "--end-of-options", ref, ok=(0, 128))[1]
+        return [line[1:].decode() for line in out.split(b"\n") if line.startswith(b"?")]
+
     def files_under(self, commit: str, *paths: str) -> list[str]:
         out = self._text("ls-tree", "-r", "-z", "--name-only", "--end-of-options", commit, "--", *paths)
         return [path for path in out.split("\0") if path]
@@ -260,7 +268,7 @@ class Repo:
             for line in process.lines():
                 yield os.fsdecode(line)
         finally:
-            process.kill()
+            process.kill()  # it may not have been read to its end
 
     def _read_object(self, oid: str) -> bytes:
         for attempt in (1, 2):
@@ -372,7 +380,6 @@ class _Process:
         return data
 
     def lines(self) -> Iterator[bytes]:
-        self._in.close()
         for line in self._out:
             yield line.rstrip(b"\n")
 

@@ -27,7 +27,7 @@ class Config:
 
     @property
     def durable(self) -> bool:
-        return self.settings.get("durability", "full") != "fast"
+        return bool(self.settings.get("durability", "full") != "fast")
 
     def to_bytes(self) -> bytes:
         values = {

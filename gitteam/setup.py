@@ -91,7 +91,7 @@ def init(place: Layout, name: str | None, branch: str | None) -> Made:
         created = _first_commit(repo, place, team, branch, tracked)
     finally:
         repo.close()
-    excluded = not tracked and _exclude(place)
+    excluded = not tracked and exclude(place)
     _write_branch(place, branch, tracked)
     ledger = Ledger(place)
     ledger.sync()
@@ -105,7 +105,7 @@ def _again(place: Layout, branch: str | None) -> Made:
     try:
         if branch and branch != ledger.branch:
             raise Conflict(f"the team here has its history on branch {ledger.branch}: `gitteam uninstall` comes first")
-        excluded = not ledger.tracked and _exclude(place)
+        excluded = not ledger.tracked and exclude(place)
         ledger.sync()
         return Made(ledger.config(), False, ledger.tracked, excluded)
     finally:
@@ -163,13 +163,9 @@ def _first_commit(repo: Repo, place: Layout, team: str, branch: str, tracked: bo
     return True
 
 
-def _exclude(place: Layout) -> bool:
+def exclude(place: Layout) -> bool:
     """Keep the board out of the code branch's `git status`; whether the file had to be changed."""
-    try:
-        with open(place.exclude, encoding="utf-8", errors="surrogateescape") as f:
-            text = f.read()
-    except FileNotFoundError:
-        text = ""
+    text = _read_exclude(place)
     missing = [line for line in _EXCLUDE if line not in text.splitlines()]
     if not missing:
         return False
@@ -179,12 +175,20 @@ def _exclude(place: Layout) -> bool:
     return True
 
 
-def _unexclude(place: Layout) -> None:
+def is_excluded(place: Layout) -> bool:
+    return set(_EXCLUDE) <= set(_read_exclude(place).splitlines())
+
+
+def _read_exclude(place: Layout) -> str:
     try:
         with open(place.exclude, encoding="utf-8", errors="surrogateescape") as f:
-            lines = f.readlines()
+            return f.read()
     except FileNotFoundError:
-        return
+        return ""
+
+
+def _unexclude(place: Layout) -> None:
+    lines = _read_exclude(place).splitlines(keepends=True)
     kept = [line for line in lines if line.rstrip("\n") not in _EXCLUDE]
     if kept != lines:
         with open(place.exclude, "w", encoding="utf-8", errors="surrogateescape") as f:

@@ -37,7 +37,7 @@ class Watch:
                 if event.event_type in _MEANINGFUL and not event.is_directory:
                     watch._note(os.fsdecode(event.dest_path or event.src_path))
 
-        self._observer = Observer()
+        self._observer: Any = Observer()
         try:
             for path, deep in ((layout.TASKS, True), (layout.TEAM, False), (layout.INBOX, False)):
                 os.makedirs(place.at(path), exist_ok=True)

@@ -1,0 +1,31 @@
+# Every target sets up .venv from nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: test test-long bench lint format clean
+
+test: .venv/ready
+	$(BIN)/pytest -m "not long"
+
+test-long: .venv/ready
+	$(BIN)/pytest
+
+bench: .venv/ready
+	$(BIN)/python -m bench
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,3 @@
+from gitteam.cli import main
+
+main()

@@ -1,0 +1,109 @@
+"""The command line. click lives in this package only; every command parses, calls `Team`, and prints."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+
+import click
+
+from gitteam import __version__
+from gitteam.cli.common import Shell, visible_line
+from gitteam.errors import GitteamError
+
+# Loaded when used: most commands need only their own module.
+_COMMANDS = {
+    "init": "setup", "member": "member", "task": "task", "send": "mail", "broadcast": "mail", "inbox": "mail",
+    "wait": "mail", "status": "report", "log": "report", "doctor": "report", "completion": "setup",
+    "uninstall": "setup",
+}  # fmt: skip
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"gitteam.cli.{_COMMANDS[name]}")
+        command: click.Command = getattr(module, name)
+        return command
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-C", "directory", metavar="DIR", help="Act as if started in DIR.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.version_option(__version__, message="gitteam %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, directory: str | None, as_json: bool) -> None:
+    """A team inside any git repository: tasks and messages are plain files, every change is a commit.
+
+    \b
+    gitteam init                               make a team here
+    gitteam task add "Fix the login page"      put a task on the board
+    gitteam task                               look at the board
+    gitteam task claim --as alice              take the next task
+    git log --oneline gitteam                  read the diary
+    """
+    ctx.obj = Shell(directory, as_json)
+    if ctx.invoked_subcommand is None:
+        from gitteam.cli.report import overview
+
+        overview(ctx.obj)
+
+
+def main(args: list[str] | None = None) -> None:
+    words = sys.argv[1:] if args is None else args
+    sys.exit(run(words))
+
+
+def run(words: list[str]) -> int:
+    """Run one command; the one place where errors become a line and an exit code."""
+    try:
+        color = False if os.environ.get("NO_COLOR") else None
+        result = cli.main(words, prog_name="gitteam", standalone_mode=False, color=color)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except GitteamError as e:
+        return _fail(words, e.kind, str(e), e.exit_code)
+    except click.exceptions.NoArgsIsHelpError as e:
+        click.echo(e.ctx.get_help() if e.ctx else str(e), err=True)
+        return 2
+    except click.ClickException as e:
+        where = f"; see `{e.ctx.command_path} --help`" if isinstance(e, click.UsageError) and e.ctx else ""
+        return _fail(words, "usage", e.format_message().rstrip(".") + where, e.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo(err=True)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains once more while it ends
+        return 1
+    except OSError as e:
+        what = e.strerror or type(e).__name__
+        return _fail(words, "system", f"{e.filename}: {what}" if e.filename else what, 1)
+    except Exception as e:
+        return _fail(
+            words, "bug", f"a bug in gitteam: {type(e).__name__}: {e}; the details are in {_save_traceback()}", 1
+        )
+
+
+def _fail(words: list[str], kind: str, message: str, code: int) -> int:
+    line = visible_line(message)
+    if "--json" in words:
+        click.echo(json.dumps({"error": {"kind": kind, "message": line, "exit": code}}), err=True)
+    else:
+        click.echo(f"{click.style('gitteam:', fg='red')} {line}", err=True)
+    return code
+
+
+def _save_traceback() -> str:
+    path = os.path.join(tempfile.gettempdir(), f"gitteam-{os.getpid()}-{int(time.time())}.log")
+    with open(path, "w", encoding="utf-8") as f:
+        traceback.print_exc(file=f)
+    return path

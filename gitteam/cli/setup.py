@@ -1,0 +1,70 @@
+"""Making a team, removing it, and completion for the shell."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from gitteam import layout, setup
+from gitteam.cli.common import Command, Shell, heading, hint, pass_shell, visible_line
+from gitteam.team import Team
+
+
+@click.command(cls=Command)
+@click.option("--name", metavar="TEAM", help="The team's name; the directory's, if not given.")
+@click.option("--branch", metavar="BRANCH", help="Where the history goes. The branch you are on: files tracked there.")
+@pass_shell
+def init(shell: Shell, name: str | None, branch: str | None) -> None:
+    """Make a team in this repository. Safe to repeat.
+
+    \b
+    gitteam init
+    gitteam init --branch main      # the board as ordinary tracked files on main
+    """
+    made = Team.init(shell.directory, name, branch)
+    config = made.config
+    data = {"team": config.name, "branch": config.branch, "created": made.created, "tracked": made.tracked}
+    shell.print(
+        data, f"{'started' if made.created else 'found'} team {heading(config.name)}, history on branch {config.branch}"
+    )
+    if shell.as_json:
+        return
+    if made.excluded:
+        hint(".team/ and .tasks/ are kept out of your branches by .git/info/exclude; nothing else was changed")
+    hint("try:")
+    for line in ('gitteam task add "Fix the login page"', "gitteam member add alice --role backend", "gitteam"):
+        hint(f"  {line}")
+
+
+@click.command(cls=Command)
+@click.option("--history", is_flag=True, help="Delete the branch with the history too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_shell
+def uninstall(shell: Shell, history: bool, yes: bool) -> None:
+    """Take away everything `init` put here. The branch stays, unless --history.
+
+    \b
+    gitteam uninstall
+    """
+    place = layout.find(shell.directory)
+    what = "the board, the inboxes" + (" and all of the history" if history else "; the history stays on its branch")
+    if not yes:
+        click.confirm(f"remove {what} in {visible_line(place.root)}?", abort=True, err=True)
+    branch = setup.uninstall(place, history)
+    left = "" if history else f"; `gitteam init --branch {branch}` brings it back, `git branch -D {branch}` deletes it"
+    shell.print({"removed": True, "branch": None if history else branch}, f"removed{left}")
+
+
+@click.command(cls=Command)
+@click.argument("shell_name", metavar="SHELL", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell_name: str) -> None:
+    """Print a completion script for your shell.
+
+    \b
+    eval "$(gitteam completion bash)"
+    """
+    from gitteam.cli import cli
+
+    kind = get_completion_class(shell_name)
+    assert kind is not None
+    click.echo(kind(cli, {}, "gitteam", "_GITTEAM_COMPLETE").source())
