@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import cached_property
 
 from gitteam import layout
+from gitteam.circles import circles
 from gitteam.errors import BadFile, NotFound
 from gitteam.records import CANCELLED, COMPLETED, FAILED, FINISHED, IN_PROGRESS, PENDING, Member, Task, parse_task
 from gitteam.tree import Files
 
+MAX_PARSED = 50_000
 _parsed: dict[bytes, Task] = {}  # by what stands for name and content: see Files.tokens
 
 
@@ -22,24 +24,37 @@ class Board:
         self.troubles = dict(troubles or {})
         self.tasks: dict[int, Task] = {}
         for name, token in files.tokens(layout.TASKS).items():
-            if layout.is_task_file(name):
+            task = _parsed.get(token) if token else None
+            if task:
+                self.tasks[task.id] = task
+            elif layout.is_task_file(name):
                 self._load(name, token)
 
     def _load(self, name: str, token: bytes | None) -> None:
-        task = _parsed.get(token) if token else None
-        if task is None:
-            path = f"{layout.TASKS}/{name}"
-            try:
-                task = parse_task(path, self._files.read(path) or b"")
-            except (BadFile, OSError) as e:
-                self.troubles.setdefault(path, str(e))
-                return
-            if token:
-                if len(_parsed) > 50_000:
-                    _parsed.clear()
-                _parsed[token] = task
+        path = f"{layout.TASKS}/{name}"
+        try:
+            task = parse_task(path, self._files.read(path) or b"")
+        except (BadFile, OSError) as e:
+            self.troubles.setdefault(path, str(e))
+            return
         if task.id:
             self.tasks.setdefault(task.id, task)
+            if token:
+                if len(_parsed) > MAX_PARSED:
+                    _parsed.clear()
+                _parsed[token] = task
+
+    def put(self, task: Task) -> None:
+        """Follow a change, without reading all tasks again."""
+        self.forget(task.id)
+        if not task.path.startswith(layout.DONE):
+            self.tasks[task.id] = task
+        if "highest" in self.__dict__:
+            self.highest = max(self.highest, task.id)
+
+    def forget(self, number: int) -> None:
+        self.tasks.pop(number, None)
+        self.__dict__.pop("_circles", None)
 
     # -- finding ----------------------------------------------------------------------
 
@@ -113,34 +128,15 @@ class Board:
                 return f"blocked by #{number}, which {'was cancelled' if blocker.status == CANCELLED else 'failed'}"
             if blocker.status != COMPLETED:
                 waiting.append(number)
+        if not waiting:
+            return ""
         if task.id in self._circles:
-            return "blocked in a circle: " + " → ".join(f"#{n}" for n in self._circles[task.id])
-        return "blocked by " + ", ".join(f"#{n}" for n in waiting) if waiting else ""
+            return f"blocked in a circle: {_numbers(self._circles[task.id])}"
+        return f"blocked by {_numbers(waiting)}"
 
     @cached_property
     def _circles(self) -> dict[int, list[int]]:
-        """The tasks that wait for themselves, each with the way round."""
-        circles: dict[int, list[int]] = {}
-        finished: set[int] = set()
-        for start in self.tasks:
-            trail: dict[int, Iterator[int]] = {}
-            number: int | None = start
-            while number is not None:
-                if number in trail:
-                    way = list(trail)[list(trail).index(number) :]
-                    circles.update((n, _shortened(way[i:] + way[:i] + [n])) for i, n in enumerate(way))
-                elif number not in finished:
-                    trail[number] = iter(self._open_blockers(number))
-                number = None
-                while trail and number is None:
-                    top = next(reversed(trail))
-                    number = next(trail[top], None)
-                    if number is None:
-                        del trail[top]
-                        finished.add(top)
-                    elif number in finished:
-                        number = None
-        return circles
+        return circles({number: self._open_blockers(number) for number in self.tasks})
 
     def _open_blockers(self, number: int) -> tuple[int, ...]:
         task = self.tasks.get(number)
@@ -160,8 +156,11 @@ class Board:
 
     # -- claiming ---------------------------------------------------------------------
 
+    def held(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.status == IN_PROGRESS]
+
     def held_by(self, name: str) -> list[Task]:
-        return [t for t in self.tasks.values() if t.status == IN_PROGRESS and t.owner == name]
+        return [task for task in self.held() if task.owner == name]
 
     def refusal(self, task: Task, member: Member) -> str:
         """Why this member cannot claim this task, or ""."""
@@ -192,8 +191,10 @@ def _urgency(task: Task) -> tuple[int, int]:
     return -task.priority, task.id
 
 
-def _shortened(way: list[int]) -> list[int]:
-    return way if len(way) <= 8 else [*way[:6], way[-1]]
+def _numbers(numbers: list[int]) -> str:
+    """`#1, #2`, not all of them where there are many."""
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 9 else ""
+    return ", ".join(f"#{n}" for n in (numbers[:8] if more else numbers)) + more
 
 
 def open_first(tasks: Iterable[Task]) -> list[Task]:

@@ -41,13 +41,13 @@ class Change(Overlay):
         self.now = now
         self.story = Story()
         self._troubles = troubles
-        self._board: tuple[int, Board] | None = None
+        self._board: Board | None = None
 
     @property
     def board(self) -> Board:
-        if self._board is None or self._board[0] != len(self.edits):
-            self._board = (len(self.edits), Board(self, self._troubles))
-        return self._board[1]
+        if self._board is None:
+            self._board = Board(self, self._troubles)
+        return self._board
 
     @property
     def stamp(self) -> str:
@@ -55,8 +55,14 @@ class Change(Overlay):
 
     def put(self, task: Task) -> Task:
         self.write(task.path, task.text.encode())
-        self._board = None
+        self.board.put(task)
         return task
+
+    def move(self, task: Task, path: str) -> Task:
+        """The task under another path, still to be `put` there."""
+        if task.path != path:
+            self.remove(task.path)
+        return task.moved(path)
 
     def put_config(self, config: Config) -> None:
         self.config = config

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-import stat as stat_module
-from collections.abc import Iterator
+import stat
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from gitteam import layout
@@ -88,7 +88,8 @@ class CheckpointFile:
         inode, size = self._place
         self._held.apply(line)
         if not inode or size < 0 or size + len(line) > 2 * self._size_at_rewrite + COMPACT_BYTES:
-            return self._rewrite(durable)
+            self._rewrite(durable)
+            return
         fd = os.open(self._path, os.O_WRONLY)
         try:
             os.ftruncate(fd, size)  # a torn line of a process that died
@@ -112,49 +113,44 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class Found:
-    """A board file on disk that may differ from the note."""
+    """A board file on disk that differs from the note."""
 
     path: str
     look: Look
     regular: bool
 
 
-def walk(place: Layout) -> Iterator[Found]:
+def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str], dict[str, Entry]]:
+    """What stands differently on disk than noted: files that differ, files that are gone, and looks to renew."""
+    changed: list[Found] = []
+    renewed: dict[str, Entry] = {}
+    present: set[str] = set()
+    for path, found in _walk(place, note.entries):
+        present.add(path)
+        entry, look = note.entries.get(path), look_of(found)
+        if (entry and entry.look == look) or stat.S_ISDIR(found.st_mode):
+            continue
+        regular = stat.S_ISREG(found.st_mode)
+        if entry and not entry.bad and regular and _is_same(place.at(path), entry.blob):
+            if fresh := settled(look):
+                renewed[path] = Entry(entry.blob, fresh)
+            continue
+        changed.append(Found(path, look, regular))
+    gone = [path for path in note.entries.keys() - present if note.entries[path].blob]
+    return changed, gone, renewed
+
+
+def _walk(place: Layout, known: Container[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Every board file in the checkout, `done/` aside."""
     for directory, wanted in layout.SCANNED:
         try:
             with os.scandir(place.at(directory)) as entries:
                 for entry in entries:
-                    if wanted(entry.name) and (found := _stat(entry)):
-                        if not stat_module.S_ISDIR(found.st_mode):
-                            regular = stat_module.S_ISREG(found.st_mode)
-                            yield Found(f"{directory}/{entry.name}", look_of(found), regular)
+                    path = f"{directory}/{entry.name}"
+                    if path in known or wanted(entry.name):
+                        yield path, entry.stat(follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             continue
-
-
-def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
-    try:
-        return entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str], dict[str, Entry]]:
-    """What stands differently on disk than noted: files that differ, files that are gone, and looks to renew."""
-    changed: list[Found] = []
-    renewed: dict[str, Entry] = {}
-    left = dict(note.entries)
-    for found in walk(place):
-        entry = left.pop(found.path, None)
-        if entry and entry.look == found.look:
-            continue
-        if entry and not entry.bad and found.regular and _is_same(place.at(found.path), entry.blob):
-            if fresh := settled(found.look):
-                renewed[found.path] = Entry(entry.blob, fresh)
-            continue
-        changed.append(found)
-    return changed, [path for path, entry in left.items() if entry.blob], renewed
 
 
 def _is_same(path: str, blob: str) -> bool:

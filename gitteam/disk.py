@@ -12,13 +12,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import signal
 import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
 from gitteam.errors import BadFile
 from gitteam.layout import Layout, is_inbox
@@ -115,9 +113,9 @@ def asides(layout: Layout) -> Iterator[Aside]:
     except FileNotFoundError:
         return
     for name in names:
-        parts = name.split(" ")
+        parts = name.split(" ", 2)
         if len(parts) == 3:
-            yield Aside(os.path.join(layout.aside, name), unquote(parts[2]), parts[1])
+            yield Aside(os.path.join(layout.aside, name), _unquote(parts[2]), parts[1])
         elif name.startswith(_NEW):
             os.unlink(os.path.join(layout.aside, name))
 
@@ -164,11 +162,15 @@ _NEW = "new-"
 
 
 def _place(directory: str, token: str, path: str, base: str) -> str:
-    return os.path.join(directory, f"{token} {base} {quote(path, safe='')}")
+    return os.path.join(directory, f"{token} {base} {path.replace('%', '%25').replace('/', '%2F')}")
+
+
+def _unquote(name: str) -> str:
+    return name.replace("%2F", "/").replace("%25", "%")
 
 
 def _set_aside(layout: Layout, path: str, base: str) -> Aside | None:
-    aside = Aside(_place(layout.aside, secrets.token_hex(4), path, base), path, base)
+    aside = Aside(_place(layout.aside, os.urandom(4).hex(), path, base), path, base)
     try:
         os.rename(layout.at(path), aside.place)
     except FileNotFoundError:
@@ -177,7 +179,7 @@ def _set_aside(layout: Layout, path: str, base: str) -> Aside | None:
 
 
 def _write_temporary(layout: Layout, data: bytes, durable: bool) -> str:
-    temporary = os.path.join(layout.aside, _NEW + secrets.token_hex(6))
+    temporary = os.path.join(layout.aside, _NEW + os.urandom(6).hex())
     with open(temporary, "xb") as f:
         f.write(data)
         f.flush()

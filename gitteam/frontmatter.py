@@ -17,15 +17,19 @@ Scalar = str | int
 Value = Scalar | list[Scalar]
 
 FENCE = "---"
-_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(?:[ \t]+(.*))?\Z")
-_ITEM = re.compile(r"[ \t]*-(?:[ \t]+(.*))?\Z")
-_INT = re.compile(r"-?(?:0|[1-9][0-9]{0,17})\Z")
-_QUOTED = re.compile(r'("(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\')[ \t]*(?:(?<=[ \t])#.*)?\Z')
-_FLOW = re.compile(r"\[(.*)\][ \t]*(?:(?<=[ \t])#.*)?\Z")
-_FLOW_ITEM = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\'|[^,"\'\[\]{}]*?)\s*(,|\Z)')
-_COMMENT = re.compile(r"(?:\A|[ \t]+)#.*")
-_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(?: +(.*))?\Z")
+_ITEM = re.compile(r"( *)-(?: +(.*))?\Z")
+_INT = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
+_QUOTED = re.compile(r'("(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\')(?: *(?<= )#.*)?\Z')
+_FLOW = re.compile(r"\[(.*)\](?: *(?<= )#.*)?\Z")
+_FLOW_ITEM = re.compile(r""" *+("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?!:)(?:[^,"'\[\]{}?#:]|:(?![ ,]|\Z))*?) *(,|\Z)""")
+_BEHIND = re.compile(r"""[^:]+:(?: +(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?:[^ ]| (?!#))*))? +(#.*)\Z""")
+_COMMENT = re.compile(r"(?:\A| +)#.*")
+# Tabs too: YAML tools disagree about where they may stand.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_SURROGATE = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 _PLAIN = re.compile(r"[^\W\d_](?:[\w ./()+,'!?=&;-]*[\w./()+!?])?\Z")
+_WORD = re.compile(r"[A-Za-z][\w-]*\Z", re.ASCII)  # what needs no quotes in a list either
 # Words that YAML tools turn into booleans, null, or (=, y, n) read differently from each other.
 _COERCED = frozenset(["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf"])
 
@@ -79,40 +83,38 @@ def parse(text: str) -> Head:
     lines, end = split(text)
     values: dict[str, Value] = {}
     spans: dict[str, tuple[int, int]] = {}
-    key = ""
+    key, indent = "", None  # the key that block items may follow, and how far they are indented
     for number in range(1, end):
-        line = lines[number].rstrip("\r\n").rstrip(" \t")
-        if not line or line.lstrip(" \t").startswith("#"):
-            continue
+        line = lines[number].rstrip("\n").removesuffix("\r").rstrip(" ")
         try:
+            if _FORBIDDEN.search(line):
+                raise BadFile("a control character or a tab in the front matter")
+            if not line or line.lstrip(" ").startswith("#"):
+                continue
             if item := _ITEM.match(line):
-                _add_item(values, key, item[1] or "")
+                if not key or indent not in (None, item[1]):
+                    raise BadFile("a list item that belongs to no key")
+                indent = item[1]
+                held = values[key]
+                values[key] = [*(held if isinstance(held, list) else []), _scalar(item[2] or "")]
                 spans[key] = (spans[key][0], number + 1)
                 continue
-            key, value = _pair(line)
-            if key in values:
-                raise BadFile(f"{key} stands there twice")
-            values[key] = value
-            spans[key] = (number, number + 1)
+            name, raw = _pair(line)
+            if name in values:
+                raise BadFile(f"{name} stands there twice")
+            values[name] = _value(raw)
+            spans[name] = (number, number + 1)
+            key, indent = name if not _COMMENT.sub("", raw, count=1) else "", None
         except BadFile as e:
             raise BadFile(e.reason, number + 1) from None
     return Head(values, spans, end)
 
 
-def _pair(line: str) -> tuple[str, Value]:
+def _pair(line: str) -> tuple[str, str]:
     match = _KEY.match(line)
     if not match:
         raise BadFile("expected `key: value`")
-    return match[1], _value(match[2] or "")
-
-
-def _add_item(values: dict[str, Value], key: str, raw: str) -> None:
-    held = values.get(key)
-    if held == "":
-        held = values[key] = []
-    if not isinstance(held, list):
-        raise BadFile("a list item that belongs to no key")
-    held.append(_scalar(raw))
+    return match[1], match[2] or ""
 
 
 def _value(raw: str) -> Value:
@@ -127,7 +129,7 @@ def _value(raw: str) -> Value:
 def _flow(inner: str) -> list[Scalar]:
     items: list[Scalar] = []
     position = 0
-    while inner.strip():
+    while inner.strip(" "):
         match = _FLOW_ITEM.match(inner, position)
         if not match or not match[1]:
             raise BadFile(f"cannot read the list [{inner}]")
@@ -139,16 +141,14 @@ def _flow(inner: str) -> list[Scalar]:
 
 
 def _scalar(raw: str) -> Scalar:
-    if _FORBIDDEN.search(raw):
-        raise BadFile("a control character in the front matter")
     if raw[:1] in ("'", '"'):
         return _unquote(raw)
-    value = _COMMENT.sub("", raw, count=1).rstrip(" \t")
+    value = _COMMENT.sub("", raw, count=1).rstrip(" ")
     if not value:
         return ""
     if value[0] in "[]{}&*!|>%@`," or value in ("-", "?", "=") or value[:2] in ("- ", "? ", ": "):
         raise BadFile(f"a value that begins with {value[0]!r} needs quotes")
-    if value.endswith(":") or ": " in value or ":\t" in value:
+    if value.endswith(":") or ": " in value:
         raise BadFile("a value with a colon and a space needs quotes")
     return int(value) if _INT.match(value) else value
 
@@ -161,21 +161,25 @@ def _unquote(raw: str) -> str:
     if quoted[0] == "'":
         return quoted[1:-1].replace("''", "'")
     try:
-        text = json.loads(quoted)
-        text.encode()
-    except (ValueError, UnicodeEncodeError):
-        raise BadFile(f"cannot read {quoted[:40]}: inside double quotes the rules of JSON hold") from None
-    return str(text)
+        if not _SURROGATE.search(quoted):
+            return str(json.loads(quoted))
+    except ValueError:
+        pass
+    raise BadFile(f"cannot read {quoted[:40]}: inside double quotes the rules of JSON hold")
 
 
 def dump(value: Value) -> str:
     """A value as it is written: plain where every reader agrees, otherwise JSON-quoted."""
     if isinstance(value, list):
-        return f"[{', '.join(dump(v) for v in value)}]"
+        return f"[{', '.join(dump(v) if isinstance(v, int) or _WORD.match(v) else _quote(v) for v in value)}]"
     if isinstance(value, int) or not value:
         return str(value)
     if _PLAIN.match(value) and value.lower() not in _COERCED:
         return value
+    return _quote(value)
+
+
+def _quote(value: str) -> str:
     quoted = json.dumps(value, ensure_ascii=False)
     return _FORBIDDEN.sub(lambda m: f"\\u{ord(m[0]):04x}", quoted)
 
@@ -194,9 +198,22 @@ def edit(text: str, changes: dict[str, Value | None]) -> str:
         line = [] if value is None else [f"{key}: {dump(value)}".rstrip() + newline]
         if key in head.spans:
             start, stop = head.spans[key]
-            out.update({number: [] for number in range(start, stop)})
-            out[start] = line if value is None or head.values[key] != value else lines[start:stop]
+            if value is not None and head.values[key] == value:
+                continue
+            out.update({number: _comments(lines[number]) for number in range(start + 1, stop)})
+            comment = _trailing_comment(lines[start])
+            out[start] = [line[0].rstrip() + comment + newline] if line else []
         else:
             added += line
     kept = [piece for number in range(end) for piece in out.get(number, [lines[number]])]
     return "".join([*kept, *added, *lines[end:]])
+
+
+def _comments(line: str) -> list[str]:
+    return [line] if line.lstrip(" ").startswith("#") else []
+
+
+def _trailing_comment(line: str) -> str:
+    """What a person wrote behind a value; it outlives the value."""
+    found = _BEHIND.match(line.rstrip("\r\n"))
+    return " " + found[1] if found else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gitteam import layout
 from gitteam.errors import BadFile
-from gitteam.records import COMPLETED, FINISHED, IN_PROGRESS, Task, parse_task
+from gitteam.records import CANCELLED, COMPLETED, IN_PROGRESS, PENDING, Task, parse_task
 from gitteam.repo import Repo
 
 _TASK_PATH = re.compile(r"\.tasks/(?:done/[^/]+/)?[^/]+\.md\Z")
@@ -44,9 +44,13 @@ def command(options: list[str], branch: str) -> str:
     return shlex.join(["git", "log", "--oneline", *options, branch])
 
 
+def _trailer(key: str) -> str:
+    return f"%(trailers:key={key},valueonly,separator=%x20)"
+
+
 def entries(repo: Repo, ref: str, options: list[str], limit: int) -> Iterator[Entry]:
     """The diary, newest first."""
-    form = "%H%x09%at%x09%an%x09%(trailers:key=Team-Event,valueonly,separator=%x20)%x09%(trailers:key=Team-Task,valueonly,separator=%x20)%x09%s"
+    form = "%x09".join(["%H", "%at", "%an", _trailer("Team-Event"), _trailer("Team-Task"), "%s"])
     for line in repo.log(*options, f"--max-count={limit}", f"--format={form}", ref, "--"):
         commit, when, author, event, task, sentence = line.split("\t", 5)
         yield Entry(commit, int(when), author, sentence, event, int(task) if task.isdigit() else None)
@@ -116,32 +120,24 @@ class Replay:
                     self._transition(step, number, old, new)
 
     def _transition(self, step: Step, number: int, old: Task | None, new: Task) -> None:
-        was_held = old is not None and old.status == IN_PROGRESS
-        claim = old.claim if old else 0
-        taken = new.status == IN_PROGRESS and not (
-            was_held and old and old.owner == new.owner and old.claim == new.claim
-        )
-        if taken and new.claim != claim + 1:
-            self._say(step, f"#{number} claimed with number {new.claim}, after {claim}")
-        if not taken and new.claim != claim:
-            self._say(step, f"#{number} changed its claim from {claim} to {new.claim} without being claimed")
-        by_person = not step.author.endswith("@gitteam.invalid") or step.author == "user@gitteam.invalid"
+        """One task from one commit to the next."""
+        status, owner, claim = old.state if old else (PENDING, "", 0)
         actor = step.author.removesuffix("@gitteam.invalid")
-        if taken and old and old.status != "pending" and not by_person:
-            self._say(
-                step,
-                f"#{number} claimed by {actor} while it was {old.status}" + (f" by {old.owner}" if was_held else ""),
-            )
-        if new.status == COMPLETED and old and old.status != COMPLETED and not by_person and not step.override:
-            if not was_held or old.owner != actor:
-                self._say(step, f"#{number} completed by {actor}, who did not hold it")
-        if old and old.status in FINISHED and new.status == COMPLETED and old.status != COMPLETED:
-            self._say(step, f"#{number} completed after it was {old.status}")
+        by_person = actor in (step.author, layout.USER) or step.override
+        taken = new.status == IN_PROGRESS and (status, owner, claim) != new.state
+        if new.claim != claim + taken:
+            self._say(step, f"#{number} goes from claim {claim} to {new.claim}, {'' if taken else 'not '}being claimed")
+        if taken and status != PENDING and not by_person:
+            self._say(step, f"#{number} claimed by {actor} while it was {status}, {owner or 'nobody'} having it")
+        if new.status == COMPLETED != status and not by_person and (status, owner) != (IN_PROGRESS, actor):
+            self._say(step, f"#{number} completed by {actor}, who did not hold it")
+        if new.status == COMPLETED and status == CANCELLED:
+            self._say(step, f"#{number} completed after it was cancelled")
 
 
 def steps(repo: Repo, ref: str) -> Iterator[Step]:
     """Every commit that touches the board, oldest first, with the task files it changed."""
-    form = "%x01%H%x09%P%x09%ae%x09%(trailers:key=Team-Op,valueonly,separator=%x20)%x09%(trailers:key=Team-Override,valueonly,separator=%x20)"
+    form = "%x01" + "%x09".join(["%H", "%P", "%ae", _trailer("Team-Op"), _trailer("Team-Override")])
     options = [
         "--reverse",
         "--first-parent",

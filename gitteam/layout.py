@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gitteam.errors import BadInput, NoTeam
+from gitteam.errors import BadInput, NoTeam, Refused
 
 TEAM = ".team"
 CONFIG = ".team/config.json"
@@ -27,6 +27,7 @@ RESERVED = (USER, LEAD, ALL, SYSTEM)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}\Z")
 _TASK_FILE = re.compile(r"([1-9][0-9]{0,8})(?:[-_. ].*)?\.md\Z", re.DOTALL)
+_OID = re.compile(r"[0-9a-f]{40,64}\Z")
 _EDITOR_FILE = re.compile(r"[.#~]|.*(~|\.sw[a-p]|\.tmp|\.bak|\.orig|\.rej|\.part|#)\Z", re.DOTALL)
 
 
@@ -114,6 +115,35 @@ def _linked(here: str, dot_git: str) -> Layout:
     if os.path.basename(common) != ".git":
         raise NoTeam(f"the main repository of this work tree, {common}, has no checkout of its own to hold the board")
     return Layout(os.path.dirname(common), common)
+
+
+def read_branch(place: Layout) -> tuple[str, bool]:
+    """The branch the history lives on, and whether it is the one that is checked out (tracked mode)."""
+    try:
+        with open(place.branch, encoding="utf-8") as f:
+            name, _, mode = f.read().strip().partition(" ")
+    except FileNotFoundError:
+        raise NoTeam(f"there is no team in {place.root}: run `gitteam init`") from None
+    return name, mode == "tracked"
+
+
+def refuse_foreign_directories(place: Layout) -> None:
+    """The board is in the checkout itself, whatever somebody has committed under its name."""
+    for path in (TEAM, TASKS, INBOX, REQUESTS, DONE):
+        if os.path.islink(place.at(path)):
+            raise Refused(f"{path} is a symbolic link: the board must be in the checkout itself; remove the link")
+        if os.path.exists(place.at(path)) and not os.path.isdir(place.at(path)):
+            raise Refused(f"{path} is a file where gitteam needs a directory: move it away")
+
+
+def loose_ref(place: Layout, ref: str) -> str | None:
+    """What a ref's own file says. None: packed, or another backend, or no such ref; then git has to be asked."""
+    try:
+        with open(os.path.join(place.common, ref), encoding="ascii") as f:
+            value = f.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return value if _OID.match(value) else None
 
 
 def check_name(name: str, what: str = "name") -> str:

@@ -11,13 +11,12 @@ have moved, the whole decision is made anew.
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from gitteam import disk, layout, liveness, moves
 from gitteam.change import Actor, Change, member_identity
@@ -31,12 +30,8 @@ from gitteam.repo import RefMoved, Repo
 from gitteam.roster import Config, parse_config
 from gitteam.tree import Tree
 
-if TYPE_CHECKING:
-    import filelock
-
 T = TypeVar("T")
 
-LOCK_TIMEOUT = 15.0
 # Waiters try again this often. Short, because a change takes a few milliseconds only.
 LOCK_POLL = 0.003
 
@@ -44,9 +39,9 @@ LOCK_POLL = 0.003
 class Ledger:
     """The history of one team and the files that show it."""
 
-    def __init__(self, place: Layout, lock_timeout: float = LOCK_TIMEOUT):
+    def __init__(self, place: Layout, lock_timeout: float):
         self.place = place
-        self.branch, self.tracked = _read_branch(place)
+        self.branch, self.tracked = layout.read_branch(place)
         self.ref = f"refs/heads/{self.branch}"
         self._lock_timeout = lock_timeout
         self._mutex = threading.RLock()
@@ -74,7 +69,13 @@ class Ledger:
 
     def config(self) -> Config:
         """The settings as the branch has them now."""
-        return self._config(self._tree_at(self.repo.tip(self.ref) or ""))
+        return self._config(self._tree_at(self._tip()))
+
+    def _tip(self) -> str:
+        tip = self.repo.tip(self.ref)
+        if tip is None:
+            raise Refused(f"branch {self.branch} is gone: run `gitteam doctor`")
+        return tip
 
     def noted_commit(self) -> str:
         """The commit the files stand at, as far as anybody has noted."""
@@ -86,14 +87,6 @@ class Ledger:
         with self._locked():
             for path in paths:
                 disk.replace(self.place, path, self._tree_at(self._commit_id).read(path), "", durable=False)
-
-    def begin_history(self, change: Change, parent: str | None) -> None:
-        """The first commit; everything else goes through `change`."""
-        with self._locked():
-            self._commit_id, self._tree = parent or "", Tree(self.repo.objects, None, self.place.root)
-            if parent:
-                self._tree = self._tree_at(parent)
-            self._record(change)
 
     def remove_board(self) -> None:
         """In tracked mode: the last commit, which takes the board off the branch."""
@@ -125,8 +118,10 @@ class Ledger:
     def _attempt(self, name: str, operation: Callable[[Change], T]) -> T:
         self._check_writable()
         self._reconcile()
-        self._reap()
         change = self._begin(self.actor(name))
+        if any(task.run for task in change.board.held()):
+            self._reap()
+            change = self._begin(self.actor(name))
         result = operation(change)
         if change.edits:
             self._commit(change)
@@ -188,25 +183,15 @@ class Ledger:
         self._write_note(entries, note.missing, durable)
 
     def _record(self, change: Change) -> None:
-        """Objects, then the ref: the moment of truth. Before it nothing happened, after it everything did."""
         assert self._tree is not None
-        durable, repo = change.config.durable, self.repo
-        tree = self._tree.with_edits(change.edits, durable)
-        author, committer = change.actor.identity.line(change.now), repo.person().line(change.now)
-        message = change.story.message(secrets.token_hex(8))
-        commit = repo.commit(tree.root or "", self._commit_id or None, author, committer, message, durable)
-        repo.objects.settle(durable)
-        repo.move_ref(self.ref, commit, self._commit_id or None, durable)
-        repo.objects.rewrite_lost(durable)
-        repo.objects.forget_fresh()
-        self._commit_id, self._tree = commit, tree
+        self._commit_id, self._tree = record(self.repo, self.ref, self._tree, self._commit_id, change)
         if self.tracked:
-            repo.update_index({path: tree.oid(path) for path in change.edits})
-        if repo.objects.are_crowded():
-            repo.pack_in_background()
+            self.repo.update_index({path: self._tree.oid(path) for path in change.edits})
+        if self.repo.objects.are_crowded():
+            self.repo.pack_in_background()
 
     def _bring(self, path: str, entry: Entry | None, seen: Seen | None, durable: bool) -> Entry | None:
-        """Bring one file on disk to what the branch says. `seen` is what was read there, where it differs from the note."""
+        """Bring one file on disk to what the branch says. `seen` is what was read there, if not what the note says."""
         assert self._tree is not None
         data, blob = self._tree.read(path), self._tree.oid(path) or ""
         if entry and entry.bad and not seen and not layout.is_inbox(path):
@@ -233,17 +218,13 @@ class Ledger:
 
     def _reconcile(self) -> None:
         """Bring branch and files together: see gitteam.reconcile for how it is decided."""
-        note, tip = self._note.read(), self.repo.tip(self.ref)
-        if tip is None:
-            raise Refused(f"branch {self.branch} is gone: run `gitteam doctor`")
+        note, tip = self._note.read(), self._tip()
         if self._tree is None or self._commit_id != tip:
             self._commit_id, self._tree = tip, self._tree_at(tip)
-        for directory in (layout.TASKS, layout.INBOX):
-            os.makedirs(self.place.at(directory), exist_ok=True)
         looked = look(self.place, note, self._also)
         self._also = ()
         self._renewed = {**looked.renewed}
-        if note and note.commit == tip and not looked and not note.missing:
+        if note and note.commit == tip and not looked and not note.missing and self._directories_stand():
             return
         if note and note.commit != tip and not self.repo.is_ancestor(note.commit, tip):
             raise Refused(
@@ -251,6 +232,11 @@ class Ledger:
                 "run `gitteam doctor`"
             )
         self._take_in(note, tip, looked)
+
+    def _directories_stand(self) -> bool:
+        assert self._tree is not None
+        wanted = [layout.TASKS, layout.INBOX, *([layout.DONE] if self._tree.directories(layout.DONE) else [])]
+        return all(os.path.isdir(self.place.at(path)) for path in wanted)
 
     def _take_in(self, note: Checkpoint | None, tip: str, looked: Looked) -> None:
         assert self._tree is not None
@@ -269,7 +255,9 @@ class Ledger:
         """After the commit: files, then the note, then what was set aside."""
         noted = work.note.entries if work.note else {}
         restored = set(looked.gone) - set(work.missing)
-        behind = work.outdated() if not work.note or work.note.commit != work.tip else set()
+        behind = work.outdated_swept()
+        if not work.note or work.note.commit != work.tip:
+            behind |= work.outdated()
         entries: dict[str, Entry | None] = {}
         for path in {*work.edits, *work.seen, *restored, *behind, *work.discard} - set(work.bad):
             known = noted.get(path) or Entry(before.oid(path) or "", None)
@@ -277,6 +265,8 @@ class Ledger:
         entries.update(
             {path: Entry((self._tree and self._tree.oid(path)) or "", e.look, e.bad) for path, e in work.bad.items()}
         )
+        for directory in (layout.TASKS, layout.INBOX):
+            os.makedirs(self.place.at(directory), exist_ok=True)
         self._write_note(entries, work.missing, durable)
         for aside, known_now in work.asides:
             aside.keep(known_now) if known_now else aside.drop()
@@ -290,34 +280,53 @@ class Ledger:
     def _locked(self) -> Iterator[None]:
         """One thread of one process at a time; nested use is one hold."""
         with self._mutex:
-            lock = None if self._is_locked else self._acquire()
-            self._is_locked = True
-            try:
+            if self._is_locked:
                 yield
-            finally:
-                if lock:
+                return
+            with file_lock(self.place, self._lock_timeout):
+                self._is_locked = True
+                try:
+                    yield
+                finally:
                     self._is_locked = False
-                    lock.release()
-
-    def _acquire(self) -> filelock.BaseFileLock:
-        import filelock
-
-        lock = filelock.FileLock(
-            self.place.lock, timeout=self._lock_timeout, poll_interval=LOCK_POLL, fallback_to_soft=False,
-            on_acquired=_sign,
-        )  # fmt: skip
-        try:
-            lock.acquire()
-        except filelock.Timeout:
-            raise LockTimeout(f"the lock is busy: {holder(self.place)}; try again, or wait for it") from None
-        except FileNotFoundError:
-            raise NoTeam(f"{self.place.state} is gone: run `gitteam init`") from None
-        return lock
 
     def close(self) -> None:
         if self._repo:
             self._repo.close()
             self._repo = None
+
+
+def record(repo: Repo, ref: str, tree: Tree, parent: str | None, change: Change) -> tuple[str, Tree]:
+    """Objects, then the ref: the moment of truth. Before it nothing happened, after it everything did."""
+    durable = change.config.durable
+    tree = tree.with_edits(change.edits, durable)
+    author, committer = change.actor.identity.line(change.now), repo.person().line(change.now)
+    message = change.story.message(os.urandom(8).hex())
+    commit = repo.commit(tree.root or "", parent, author, committer, message, durable)
+    repo.move_ref(ref, commit, parent, durable)
+    repo.objects.rewrite_lost(durable)
+    repo.objects.forget_fresh()
+    return commit, tree
+
+
+@contextmanager
+def file_lock(place: Layout, timeout: float) -> Iterator[None]:
+    """The lock all processes share. The kernel frees it when its holder dies; a timeout names the holder."""
+    import filelock
+
+    lock = filelock.FileLock(
+        place.lock, timeout=timeout, poll_interval=LOCK_POLL, fallback_to_soft=False, on_acquired=_sign
+    )
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise LockTimeout(f"the lock is busy: {holder(place)}; try again, or wait for it") from None
+    except FileNotFoundError:
+        raise NoTeam(f"{place.state} is gone: run `gitteam init`") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _sign(fd: int) -> None:
@@ -333,13 +342,3 @@ def holder(place: Layout) -> str:
             return "held by " + (f.read() or "an unknown process")
     except OSError:
         return "its holder is unknown"
-
-
-def _read_branch(place: Layout) -> tuple[str, bool]:
-    """The branch the history lives on, and whether it is the one that is checked out (tracked mode)."""
-    try:
-        with open(place.branch, encoding="utf-8") as f:
-            name, _, mode = f.read().strip().partition(" ")
-    except FileNotFoundError:
-        raise NoTeam(f"there is no team in {place.root}: run `gitteam init`") from None
-    return name, mode == "tracked"

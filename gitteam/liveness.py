@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 from types import TracebackType
 
 from gitteam.errors import Conflict
@@ -20,7 +19,7 @@ class Life:
         import filelock
 
         self.name = name
-        self.run = secrets.token_hex(6)
+        self.run = os.urandom(6).hex()
         os.makedirs(place.live, exist_ok=True)
         # A second is ample: only somebody who looks, for an instant, can be in the way.
         self._lock = filelock.FileLock(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gitteam import layout, roster
-from gitteam.change import Change
 from gitteam.errors import BadFile, BadInput, NotFound
 from gitteam.records import MAX_FILE, MESSAGE_TYPES, Message, parse_message
 from gitteam.tree import Files
+
+if TYPE_CHECKING:
+    from gitteam.change import Change
 
 _PREVIEW = 72
 
@@ -72,7 +74,7 @@ def broadcast(change: Change, content: str) -> list[Message]:
 
 
 def _post(change: Change, to: str, content: str, kind: str, extra: dict[str, Any]) -> Message:
-    message = Message(secrets.token_hex(8), kind, change.actor.name, to, content, round(change.now, 3), extra)
+    message = Message(os.urandom(8).hex(), kind, change.actor.name, to, content, round(change.now, 3), extra)
     line = message.line()
     if len(line) > MAX_FILE:
         raise BadInput("a message has at most 1 MiB: write a file and send its path")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gitteam import layout
-from gitteam.change import Change
 from gitteam.errors import BadInput, Conflict, NothingToDo
 from gitteam.records import (
     CANCELLED,
@@ -21,6 +21,9 @@ from gitteam.records import (
     new_task_text,
     parse_task,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from gitteam.change import Change
 
 # Finished tasks are swept into done/ in bulk once there are this many, all but the newest few.
 SWEEP_AT, SWEEP_KEEPS = 100, 20
@@ -129,10 +132,8 @@ def release(change: Change, number: int, reason: str = "", claim: int | None = N
         if task.status == PENDING:
             raise Conflict(f"#{number} is pending: nobody has it")
     owner, held = task.owner, task.status == IN_PROGRESS
-    home = f"{layout.TASKS}/{task.name}"
-    if task.path != home:
-        change.remove(task.path)
-    task = task.moved(home).with_values(status=PENDING, owner="", run=None, **({} if held else {"attempts": None}))
+    task = change.move(task, f"{layout.TASKS}/{task.name}")
+    task = task.with_values(status=PENDING, owner="", run=None, **({} if held else {"attempts": None}))
     if reason.strip():
         task = task.with_note(change.stamp, change.actor.name, reason)
     change.put(task)
@@ -187,8 +188,8 @@ def cancel(change: Change, number: int, reason: str = "") -> Task:
 
 def reap(change: Change, is_alive: Callable[[Task], bool]) -> None:
     """Put back what dead members held. A task that has cost too many lives is failed, for a person to decide."""
-    for task in list(change.board.tasks.values()):
-        if task.status != IN_PROGRESS or not task.run or is_alive(task):
+    for task in change.board.held():
+        if not task.run or is_alive(task):
             continue
         attempts, owner = task.attempts + 1, task.owner
         failed = attempts >= MAX_ATTEMPTS
@@ -209,7 +210,6 @@ def sweep(change: Change) -> None:
     for number in finished[:-SWEEP_KEEPS]:
         task = board.tasks[number]
         if task.path not in board.troubles:
-            change.remove(task.path)
-            change.write(layout.done_path(task.name), task.text.encode())
+            change.put(change.move(task, layout.done_path(task.name)))
     moved = len(change.edits) // 2
     change.story.tell("swept", f"gitteam sweeps {moved} finished tasks into {layout.DONE}/")

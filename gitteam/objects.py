@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import zlib
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Callable
 
 Entries = dict[str, bytes]  # name -> the raw tree record `mode SP name NUL oid`
 
 FILE_MODE, DIR_MODE = b"100644", b"40000"
-MAX_BLOBS = 20_000
+MAX_BLOBS, MAX_TREES = 20_000, 256
 
 
 def digest(kind: bytes, data: bytes, hex_length: int) -> str:
@@ -35,6 +34,12 @@ def record(mode: bytes, name: str, oid: str) -> bytes:
     return mode + b" " + os.fsencode(name) + b"\0" + bytes.fromhex(oid)
 
 
+def _tree_order(entry: bytes) -> bytes:
+    """Git sorts a directory as if its name ended in a slash."""
+    name = entry[entry.index(b" ") + 1 : entry.index(b"\0")]
+    return name + b"/" if is_dir(entry) else name
+
+
 def is_dir(entry: bytes) -> bool:
     return entry.startswith(DIR_MODE + b" ")
 
@@ -47,9 +52,8 @@ class Objects:
         self.hex_length = hex_length
         self._fallback = fallback
         self._fresh: dict[str, tuple[bytes, bytes]] = {}  # written since the last commit
-        self._dirs: set[str] = set()
         self._blobs: dict[str, bytes] = {}
-        self.tree = lru_cache(maxsize=256)(self._tree)
+        self._trees: OrderedDict[str, Entries] = OrderedDict()
 
     def oid_of(self, entry: bytes) -> str:
         return entry[-self.hex_length // 2 :].hex()
@@ -77,8 +81,19 @@ class Objects:
         except (FileNotFoundError, NotADirectoryError):
             return self._fallback(oid)
 
-    def _tree(self, oid: str) -> Entries:
-        data, entries, at = self.read(oid), {}, 0
+    def tree(self, oid: str) -> Entries:
+        """The records of a directory by name. Not to be changed: it is kept for the next reader."""
+        if oid not in self._trees:
+            self._keep_tree(oid, self._parse_tree(self.read(oid)))
+        return self._trees[oid]
+
+    def _keep_tree(self, oid: str, entries: Entries) -> None:
+        self._trees[oid] = entries
+        if len(self._trees) > MAX_TREES:
+            self._trees.popitem(last=False)
+
+    def _parse_tree(self, data: bytes) -> Entries:
+        entries, at = {}, 0
         size = self.hex_length // 2
         while at < len(data):
             space, nul = data.index(b" ", at), data.index(b"\0", at)
@@ -92,23 +107,24 @@ class Objects:
         self._store(oid, kind, data, durable)
         return oid
 
-    def write_tree(self, entries: Entries, durable: bool) -> str:
-        order = sorted(entries, key=lambda name: os.fsencode(name) + b"/" * is_dir(entries[name]))
-        return self.write(b"tree", b"".join(entries[name] for name in order), durable)
+    def write_tree(self, entries: Entries, in_order: bool, durable: bool) -> str:
+        if not in_order:
+            entries = dict(sorted(entries.items(), key=lambda item: _tree_order(item[1])))
+        oid = self.write(b"tree", b"".join(entries.values()), durable)
+        self._keep_tree(oid, entries)
+        return oid
 
     def _store(self, oid: str, kind: bytes, data: bytes, durable: bool) -> None:
         folder = os.path.join(self.directory, oid[:2])
         target = os.path.join(folder, oid[2:])
         if os.path.exists(target):
-            self._dirs.add(folder)  # perhaps of a process that died before it was durable
             return
-        temporary = os.path.join(folder, "tmp_obj_" + secrets.token_hex(6))  # a name git cleans up
+        temporary = os.path.join(folder, "tmp_obj_" + os.urandom(6).hex())  # a name git cleans up
         try:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
         except FileNotFoundError:
             os.mkdir(folder)
             os.chmod(folder, os.stat(self.directory).st_mode & 0o7777)  # as shared as the repository
-            self._dirs.add(self.directory)
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
         try:
             os.write(fd, zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
@@ -116,22 +132,14 @@ class Objects:
                 os.fsync(fd)
         finally:
             os.close(fd)
+        # The new name needs no fsync of its own: that of the ref, which comes later, commits it too.
         os.rename(temporary, target)
-        self._dirs.add(folder)
-
-    def settle(self, durable: bool) -> None:
-        """Make what was written so far durable, names included."""
-        if durable:
-            for folder in self._dirs:
-                sync_directory(folder)
-        self._dirs.clear()
 
     def rewrite_lost(self, durable: bool) -> bool:
         """Write again what a concurrent prune took away; whether it took anything."""
         lost = [oid for oid in self._fresh if not self._loose(oid)]
         for oid in lost:
             self._store(oid, *self._fresh[oid], durable)
-        self.settle(durable)
         return bool(lost)
 
     def _loose(self, oid: str) -> bool:
@@ -154,10 +162,3 @@ def sync_directory(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def write_all(fd: int, chunks: Iterable[bytes]) -> None:
-    for chunk in chunks:
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(fd, view) :]

@@ -111,6 +111,16 @@ class Reconciliation:
         stale = {path for path, oid in on_branch.items() if path not in known or known[path].blob != oid}
         return stale | {path for path, entry in known.items() if entry.blob and path not in on_branch}
 
+    def outdated_swept(self) -> set[str]:
+        """The same for done/, whose files are not in the note: what differs between then and now."""
+        known = self.base if os.path.isdir(self.place.at(layout.DONE)) else Tree(self.repo.objects, None, "")
+        found = set()
+        for directory in {*self.tree.directories(layout.DONE), *known.directories(layout.DONE)}:
+            path = f"{layout.DONE}/{directory}"
+            then, now = known.tokens(path), self.tree.tokens(path)
+            found |= {f"{path}/{name}" for name in then.keys() | now.keys() if then.get(name) != now.get(name)}
+        return found
+
     def _foreign_commits(self) -> None:
         """A commit without an op id is a person's: what it changed counts as edited by hand."""
         if not self.note or self.note.commit == self.tip:
@@ -138,7 +148,7 @@ class Reconciliation:
                 self._remove(task)
                 self._new(task, self._number(path))
         elif was and self.board.find(was.id) is None:
-            self.board.tasks[was.id] = was
+            self.board.put(was)
             if data is None and self._is_deliberate(self.tree):
                 self._put_away(was)
             else:
@@ -189,14 +199,13 @@ class Reconciliation:
     def _put(self, task: Task) -> None:
         """Write a task to the view; the board follows, so that thousands of new files stay cheap."""
         self.view.write(task.path, task.text.encode())
+        self.board.put(task)
         if not task.path.startswith(layout.DONE):
-            self.board.tasks[task.id] = task
-            self.board.highest = max(self.board.highest, task.id)
             self._by_slug[_slug(task)] = task
 
     def _remove(self, task: Task) -> None:
         self.view.remove(task.path)
-        self.board.tasks.pop(task.id, None)
+        self.board.forget(task.id)
 
     def _task_file(self, path: str, data: bytes, look: disk.Look, gone: list[str]) -> None:
         task = parse_task(path, data)

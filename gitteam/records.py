@@ -27,6 +27,7 @@ MEMBER_STATUSES = ("working", "idle", "waiting_approval", "stopping", "shutdown"
 MAX_FILE = 1 << 20
 MAX_SUBJECT = 500
 MAX_ATTEMPTS = 3
+MAX_TIME = 253402300800  # the year 10000
 NOTES = "## Notes"
 
 
@@ -70,12 +71,13 @@ class Task:
 
     def with_values(self, **changes: frontmatter.Value | None) -> Task:
         """This task with front matter keys changed, in its text too."""
-        text = self.text
-        if "subject" not in changes and not frontmatter.split(text)[1]:
+        if frontmatter.split(self.text)[1]:
+            text = frontmatter.edit(self.text, changes)
+        else:
             # Plain text gets a head of its own; its first line moves there as the subject.
-            text = text.lstrip("\ufeff").lstrip().partition("\n")[2].lstrip("\n")
-            changes = {"subject": self.subject, **changes}
-        return parse_task(self.path, frontmatter.edit(text, changes).encode())
+            body = self.text.lstrip("\ufeff").lstrip().partition("\n")[2].lstrip("\n")
+            text = frontmatter.edit("", {"subject": self.subject, **changes}) + body
+        return parse_task(self.path, text.encode())
 
     def with_note(self, stamp: str, author: str, note: str) -> Task:
         """This task with one more line under `## Notes`."""
@@ -216,7 +218,7 @@ def parse_message(line: bytes, owner: str, occurrence: int) -> Message:
     try:
         if len(line) > MAX_FILE:
             raise BadFile(f"longer than {MAX_FILE >> 20} MiB")
-        values = json.loads(line)
+        values = json.loads(line, parse_constant=_no_constant)
     except RecursionError:
         raise BadFile("not JSON: nested too deeply") from None
     except ValueError:  # also UnicodeDecodeError
@@ -232,16 +234,22 @@ def parse_message(line: bytes, owner: str, occurrence: int) -> Message:
     if kind not in MESSAGE_TYPES:
         raise BadFile(f"unknown type {kind!r}")
     stamp = values.pop("timestamp", 0)
+    if not isinstance(stamp, int | float) or isinstance(stamp, bool) or not 0 <= stamp < MAX_TIME:
+        stamp = 0
     return Message(
         id=_string(values, "id", derived) or derived, type=kind, sender=_string(values, "from", sender),
         to=_string(values, "to", owner), content=content,
-        timestamp=stamp if isinstance(stamp, int | float) and not isinstance(stamp, bool) else 0, extra=values,
+        timestamp=stamp, extra=values,
     )  # fmt: skip
 
 
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _string(values: dict[str, Any], key: str, default: str) -> str:
-    value = values.pop(key, default)
-    return value if isinstance(value, str) else str(value)
+    value = values.pop(key, None)
+    return default if value is None else str(value)
 
 
 def _encodable(values: dict[str, Any], content: str) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from gitteam.errors import BadInput, GitteamError, NoTeam, Refused
-from gitteam.layout import Layout
+from gitteam.layout import Layout, loose_ref
 from gitteam.objects import Objects, sync_directory
 
 if TYPE_CHECKING:
@@ -109,10 +109,11 @@ class Repo:
 
     def _facts(self) -> dict[str, str]:
         try:
-            lines = self._text("rev-parse", "--is-bare-repository", "--show-object-format", "--git-path", "objects")
+            lines = self._text("rev-parse", "--show-object-format", "--git-path", "objects")
+            bare = self._text("config", "--type=bool", "--default=false", "--get", "core.bare")
         except GitFailed as e:
             raise NoTeam(f"{self.layout.root}: {e}") from None
-        bare, kind, objects = lines.split("\n", 2)
+        kind, objects = lines.split("\n", 1)
         return {"bare": bare, "format": kind, "objects": os.path.join(self.layout.root, objects)}
 
     def version(self) -> tuple[int, ...]:
@@ -192,7 +193,7 @@ class Repo:
                 break
             if self.tip(ref) != old:
                 raise RefMoved(ref)
-            # A git that was killed leaves REF.lock behind. Ours alone write this ref, so one that stands still is stale.
+            # A git that was killed leaves REF.lock behind. We alone write this ref, so one that stands still is stale.
             lock = os.path.join(self.layout.common, ref + ".lock")
             now = _inode(lock)
             if seen is None or now != seen:
@@ -267,11 +268,14 @@ class Repo:
         try:
             for line in process.lines():
                 yield os.fsdecode(line)
+            said = process.finish(b"")[1].decode(errors="replace").strip()
+            if process.status:
+                raise GitFailed(f"git log: {said.splitlines()[-1] if said else process.status}")
         finally:
-            process.kill()  # it may not have been read to its end
+            process.kill()  # whoever asked may not have read to the end
 
     def _read_object(self, oid: str) -> bytes:
-        for attempt in (1, 2):
+        for _ in range(2):
             if self._reader is None:
                 self._reader = self._start("cat-file", "--batch")
             try:
@@ -334,20 +338,10 @@ class Repo:
         self._reader, self._refs = None, {}
 
 
-def loose_ref(layout: Layout, ref: str) -> str | None:
-    """What a ref's own file says. None: packed, or another backend, or no such ref; then git has to be asked."""
-    try:
-        with open(os.path.join(layout.common, ref), encoding="ascii") as f:
-            value = f.read().strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return value if re.fullmatch(r"[0-9a-f]{40,64}", value) else None
-
-
 def _inode(path: str) -> int | None:
     try:
         return os.stat(path).st_ino
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
@@ -390,4 +384,4 @@ class _Process:
     def kill(self) -> None:
         if self._process.proc.poll() is None:
             self._process.proc.kill()
-        self._process.proc.communicate()
+            self._process.proc.communicate()

@@ -12,9 +12,11 @@ from gitteam import layout, liveness
 from gitteam.change import Actor, Change
 from gitteam.errors import BadFile, BadInput, Conflict, NoTeam, Refused
 from gitteam.layout import Layout
-from gitteam.ledger import Ledger
+from gitteam.ledger import Ledger, file_lock, record
+from gitteam.objects import digest
 from gitteam.repo import Repo
 from gitteam.roster import Config, parse_config
+from gitteam.team import LOCK_TIMEOUT
 from gitteam.tree import Tree
 
 _EXCLUDE = ("# gitteam: the team's files, whose history is on a branch of its own", "/.team/", "/.tasks/")
@@ -32,21 +34,8 @@ class Made:
     excluded: bool
 
 
-def open_ledger(place: Layout, lock_timeout: float) -> Ledger:
-    """The ledger of the team in this repository; a clone with a tracked board needs no init."""
-    if not os.path.exists(place.branch):
-        _adopt_tracked_board(place)
-    _refuse_links(place)
-    return Ledger(place, lock_timeout)
-
-
-def _refuse_links(place: Layout) -> None:
-    for path in (layout.TEAM, layout.TASKS, layout.INBOX, layout.REQUESTS, layout.DONE):
-        if os.path.islink(place.at(path)):
-            raise Refused(f"{path} is a symbolic link: the board must be in the checkout itself; remove the link")
-
-
-def _adopt_tracked_board(place: Layout) -> None:
+def adopt_tracked_board(place: Layout) -> None:
+    """A clone of a repository with a tracked board needs no init."""
     branch = _board_branch_on_disk(place)
     if branch:
         repo = Repo(place)
@@ -79,37 +68,52 @@ def _write_branch(place: Layout, branch: str, tracked: bool) -> None:
 
 
 def init(place: Layout, name: str | None, branch: str | None) -> Made:
-    """Make a team here, or find the one that is here already. Touches `info/exclude` and nothing else of the person's."""
+    """Make a team here, or find the one that is here. Of the person's it touches `info/exclude` and nothing else."""
     repo = Repo(place)
+    was_there = os.path.exists(place.state)
+    os.makedirs(place.live, exist_ok=True)
     try:
-        if os.path.exists(place.branch):
-            return _again(place, branch)
-        branch = repo.check_branch_name(branch or layout.DEFAULT_BRANCH)
-        tracked = repo.head_branch() == branch
-        _check_free(repo, place, branch, tracked)
-        team = layout.check_name(name, "team name") if name else _team_name(place)
-        created = _first_commit(repo, place, team, branch, tracked)
+        with file_lock(place, LOCK_TIMEOUT):
+            created = not os.path.exists(place.branch) and _start(repo, place, name, branch)
+    except BaseException:
+        if not was_there and not os.path.exists(place.branch):
+            shutil.rmtree(place.state, ignore_errors=True)
+        raise
     finally:
         repo.close()
-    excluded = not tracked and exclude(place)
-    _write_branch(place, branch, tracked)
-    ledger = Ledger(place)
-    ledger.sync()
-    config = ledger.config()
-    ledger.close()
-    return Made(config, created, tracked, excluded)
-
-
-def _again(place: Layout, branch: str | None) -> Made:
-    ledger = Ledger(place)
+    ledger = Ledger(place, LOCK_TIMEOUT)
     try:
         if branch and branch != ledger.branch:
             raise Conflict(f"the team here has its history on branch {ledger.branch}: `gitteam uninstall` comes first")
         excluded = not ledger.tracked and exclude(place)
         ledger.sync()
-        return Made(ledger.config(), False, ledger.tracked, excluded)
+        return Made(ledger.config(), created, ledger.tracked, excluded)
     finally:
         ledger.close()
+
+
+def _start(repo: Repo, place: Layout, name: str | None, branch: str | None) -> bool:
+    """Begin a history, or join the one there is; whether it was begun."""
+    branch = repo.check_branch_name(branch or layout.DEFAULT_BRANCH)
+    tracked = repo.head_branch() == branch
+    team = layout.check_name(name, "team name") if name else _team_name(place)
+    tip = _check_free(repo, place, branch, tracked)
+    tree = Tree(repo.objects, repo.tree_of(tip) if tip else None, place.root)
+    if begins := tree.oid(layout.CONFIG) is None:
+        change = Change(tree, Config(team, branch), {}, Actor(layout.USER, repo.person()), time.time())
+        change.put_config(change.config)
+        if tracked:
+            change.write(layout.ATTRIBUTES, _ATTRIBUTES)
+        change.story.tell("init", f"{change.actor.title} starts team {team}")
+        record(repo, f"refs/heads/{branch}", tree, tip, change)
+        if tracked:
+            repo.update_index(
+                {path: digest(b"blob", data or b"", repo.objects.hex_length) for path, data in change.edits.items()}
+            )
+    elif repo.tip(f"refs/heads/{branch}") is None:
+        repo.move_ref(f"refs/heads/{branch}", tip or "", None, durable=True)  # origin's
+    _write_branch(place, branch, tracked)
+    return begins
 
 
 def _team_name(place: Layout) -> str:
@@ -117,50 +121,25 @@ def _team_name(place: Layout) -> str:
     return slug if layout.is_name(slug) and slug not in layout.RESERVED else "team"
 
 
-def _check_free(repo: Repo, place: Layout, branch: str, tracked: bool) -> None:
-    _refuse_links(place)
+def _check_free(repo: Repo, place: Layout, branch: str, tracked: bool) -> str | None:
+    """The commit to start from, here or at origin; refuses where something else is in the way."""
+    layout.refuse_foreign_directories(place)
+    tip = repo.tip(f"refs/heads/{branch}")
     if tracked:
         if what := repo.unfinished_business():
             raise Refused(f"{what} is under way in this checkout: finish or abort it first")
-        return
+        return tip
     head = repo.tip("HEAD")
     code = Tree(repo.objects, repo.tree_of(head) if head else None, place.root)
     for path in (layout.TEAM, layout.TASKS):
         if code.names(path) or code.directories(path):
-            here = repo.head_branch() or "the checked out commit"
-            raise Conflict(f"{path} is already tracked on {here}: keep the board there with `--branch {here}`")
-    tip = repo.tip(f"refs/heads/{branch}")
+            here = repo.head_branch()
+            keep = f"keep the board there with `--branch {here}`" if here else "switch to a branch first"
+            raise Conflict(f"{path} is already tracked on {here or 'the checked out commit'}: {keep}")
+    tip = tip or repo.tip(f"refs/remotes/origin/{branch}")
     if tip and Tree(repo.objects, repo.tree_of(tip), place.root).oid(layout.CONFIG) is None:
         raise Conflict(f"branch {branch} exists and holds no team: choose another with `--branch NAME`")
-
-
-def _first_commit(repo: Repo, place: Layout, team: str, branch: str, tracked: bool) -> bool:
-    """The commit that begins the history, unless there is one already, here or at origin."""
-    ref = f"refs/heads/{branch}"
-    tip = repo.tip(ref)
-    if not tip and not tracked and (remote := repo.tip(f"refs/remotes/origin/{branch}")):
-        repo.move_ref(ref, remote, None, durable=True)
-        tip = remote
-    tree = Tree(repo.objects, repo.tree_of(tip) if tip else None, place.root)
-    if tree.oid(layout.CONFIG):
-        return False
-    config = Config(team, branch)
-    change = Change(tree, config, {}, Actor(layout.USER, repo.person()), time.time())
-    change.put_config(config)
-    if tracked:
-        change.write(layout.ATTRIBUTES, _ATTRIBUTES)
-    change.story.tell("init", f"{change.actor.title} starts team {team}")
-    os.makedirs(place.state, exist_ok=True)
-    _write_branch(place, branch, tracked)
-    ledger = Ledger(place)
-    try:
-        ledger.begin_history(change, tip)
-    except BaseException:
-        os.unlink(place.branch)
-        raise
-    finally:
-        ledger.close()
-    return True
+    return tip
 
 
 def exclude(place: Layout) -> bool:
@@ -197,7 +176,7 @@ def _unexclude(place: Layout) -> None:
 
 def uninstall(place: Layout, history: bool) -> str:
     """Take away what init put there. The branch stays unless `history`; returns its name."""
-    ledger = open_ledger(place, 15.0)
+    ledger = Ledger(place, LOCK_TIMEOUT)
     try:
         alive = [name for name in ledger.config().members if liveness.current_run(place, name)]
         if alive:

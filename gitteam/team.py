@@ -19,23 +19,29 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from gitteam import journal, layout, liveness, mail, moves, roster, setup
+from gitteam import layout, liveness, mail, moves, roster
 from gitteam.board import Board
-from gitteam.change import Change, member_identity
 from gitteam.checkpoint import Checkpoint, CheckpointFile, differences
 from gitteam.errors import BadFile, BadInput, Conflict, LockTimeout, NotFound, NothingToDo, Refused
-from gitteam.layout import USER
-from gitteam.ledger import LOCK_TIMEOUT, Ledger
+from gitteam.layout import USER, loose_ref
 from gitteam.records import IN_PROGRESS, KINDS, Member, Message, Task
-from gitteam.repo import loose_ref
 from gitteam.roster import Config, read_config
 from gitteam.status import Status, gather
 from gitteam.tree import Standing
-from gitteam.watch import Watch
+
+# What writes, waits or reads the history is loaded by the methods that need it: most commands only look.
+if TYPE_CHECKING:
+    from gitteam.change import Change
+    from gitteam.journal import Entry
+    from gitteam.ledger import Ledger
+    from gitteam.setup import Made
+    from gitteam.watch import Watch
 
 T = TypeVar("T")
+
+LOCK_TIMEOUT = 15.0
 
 
 class Team:
@@ -43,17 +49,36 @@ class Team:
 
     def __init__(self, path: str | os.PathLike[str] = ".", lock_timeout: float = LOCK_TIMEOUT):
         self.place = layout.find(os.fspath(path))
-        self.ledger: Ledger = setup.open_ledger(self.place, lock_timeout)
+        self._lock_timeout = lock_timeout
+        self._ledger: Ledger | None = None
+        if not os.path.exists(self.place.branch):
+            from gitteam import setup
+
+            setup.adopt_tracked_board(self.place)
+        self.branch, self.tracked = layout.read_branch(self.place)
+        layout.refuse_foreign_directories(self.place)
         self.warnings: list[str] = []  # why the last reading may not show the newest state
         self._note = CheckpointFile(self.place.checkpoint)
 
     @staticmethod
-    def init(path: str | os.PathLike[str] = ".", name: str | None = None, branch: str | None = None) -> setup.Made:
+    def init(path: str | os.PathLike[str] = ".", name: str | None = None, branch: str | None = None) -> Made:
         """Make a team in a repository, or find the one that is there."""
+        from gitteam import setup
+
         return setup.init(layout.find(os.fspath(path)), name, branch)
 
+    @property
+    def ledger(self) -> Ledger:
+        """The only writer."""
+        if self._ledger is None:
+            from gitteam.ledger import Ledger
+
+            self._ledger = Ledger(self.place, self._lock_timeout)
+        return self._ledger
+
     def close(self) -> None:
-        self.ledger.close()
+        if self._ledger:
+            self._ledger.close()
 
     def __enter__(self) -> Team:
         return self
@@ -64,7 +89,12 @@ class Team:
     def _change(self, by: str, operation: Callable[[Change], T]) -> T:
         def checked(change: Change) -> T:
             change.config.member(by)
-            return operation(change)
+            try:
+                return operation(change)
+            except BadFile as e:
+                raise BadInput(f"this text cannot be stored: {e.reason}") from None
+            except UnicodeEncodeError:
+                raise BadInput("this text cannot be stored: it is not UTF-8") from None
 
         return self.ledger.change(by, checked)
 
@@ -87,7 +117,7 @@ class Team:
 
     def _is_current(self) -> bool:
         note = self._note.read()
-        if not note or note.missing or loose_ref(self.place, self.ledger.ref) != note.commit:
+        if not note or note.missing or loose_ref(self.place, f"refs/heads/{self.branch}") != note.commit:
             return False
         if any(differences(self.place, note)[:2]) or _has_asides(self.place.aside):
             return False
@@ -133,13 +163,19 @@ class Team:
 
     def status(self) -> Status:
         files = self._files()
-        return gather(self.place, self.ledger.branch, self.config(), self._board(files), files)
+        return gather(self.place, self.branch, self.config(), self._board(files), files)
 
-    def log(self, target: int | str | None = None, limit: int = 50) -> Iterator[journal.Entry]:
+    def log(self, target: int | str | None = None, limit: int = 50) -> Iterator[Entry]:
         """The diary, newest first: all of it, one task's, or one member's."""
+        from gitteam import journal
+
         return journal.entries(self.ledger.repo, self.ledger.ref, self.log_options(target), limit)
 
     def log_options(self, target: int | str | None) -> list[str]:
+        """What picks those entries out, as options of `git log`."""
+        from gitteam import journal
+        from gitteam.change import member_identity
+
         if isinstance(target, int):
             self.task(target)
         author = ""
@@ -252,6 +288,8 @@ class Team:
         """Block until there is a message for this member or a task they may claim; returns both as they are then."""
         deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
         self.config().member(name)
+        from gitteam.watch import Watch
+
         with Watch(self.place) as watch:
             if watch.trouble:
                 warn(watch.trouble)

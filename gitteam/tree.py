@@ -42,7 +42,8 @@ class Tree:
         return self._objects.blob(oid, os.path.join(self._checkout, path))
 
     def tokens(self, directory: str) -> dict[str, bytes | None]:
-        return {name: entry for name, entry in self._entries(directory).items() if not is_dir(entry)}
+        prefix = DIR_MODE + b" "  # spelled out, because this runs over every task at every change
+        return {name: entry for name, entry in self._entries(directory).items() if entry[:6] != prefix}
 
     def names(self, directory: str) -> list[str]:
         return [name for name, entry in self._entries(directory).items() if not is_dir(entry)]
@@ -67,6 +68,7 @@ class Tree:
     def with_edits(self, edits: dict[str, bytes | None], durable: bool) -> Tree:
         """The tree after these files were written (None: taken away), its objects stored."""
         changed: dict[str, Entries] = {}
+        unsorted: set[str] = set()
 
         def entries(directory: str) -> Entries:
             if directory not in changed:
@@ -80,13 +82,17 @@ class Tree:
             if data is None:
                 entries(directory).pop(name, None)
             else:
+                if name not in entries(directory):
+                    unsorted.add(directory)
                 entries(directory)[name] = record(FILE_MODE, name, self._objects.write(b"blob", data, durable))
         root = ""
         for directory in sorted(changed, key=lambda d: -d.count("/") - bool(d)):
-            root = self._objects.write_tree(changed[directory], durable)
+            root = self._objects.write_tree(changed[directory], directory not in unsorted, durable)
             if directory:
                 parent, _, name = directory.rpartition("/")
                 if changed[directory]:
+                    if name not in changed[parent]:
+                        unsorted.add(parent)
                     changed[parent][name] = record(DIR_MODE, name, root)
                 else:
                     changed[parent].pop(name, None)

@@ -37,18 +37,22 @@ class Watch:
                 if event.event_type in _MEANINGFUL and not event.is_directory:
                     watch._note(os.fsdecode(event.dest_path or event.src_path))
 
-        self._observer: Any = Observer()
+        self._observer: Any = None
+        observer = None
         try:
+            observer = Observer()
             for path, deep in ((layout.TASKS, True), (layout.TEAM, False), (layout.INBOX, False)):
                 os.makedirs(place.at(path), exist_ok=True)
-                self._observer.schedule(Handler(), place.at(path), recursive=deep)
-            self._observer.schedule(Handler(), place.live, recursive=False)
-            self._observer.start()
+                observer.schedule(Handler(), place.at(path), recursive=deep)
+            os.makedirs(place.live, exist_ok=True)
+            observer.schedule(Handler(), place.live)
+            observer.start()
+            self._observer = observer
         except OSError as e:
-            self._observer = None
-            self.trouble = (
-                f"no file events ({os.strerror(e.errno or 0).lower()}): looking every {FAST_POLL:g} s instead"
-            )
+            if observer:
+                observer.stop()  # it has threads already, though it never started
+            why = (os.strerror(e.errno) if e.errno else str(e)).lower()
+            self.trouble = f"no file events ({why}): looking every {FAST_POLL:g} s instead"
 
     def _note(self, path: str) -> None:
         done = self._place.at(layout.DONE) + os.sep

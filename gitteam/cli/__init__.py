@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
-import tempfile
-import time
-import traceback
 
 import click
 
@@ -31,6 +27,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
+        import importlib
+
         module = importlib.import_module(f"gitteam.cli.{_COMMANDS[name]}")
         command: click.Command = getattr(module, name)
         return command
@@ -103,6 +101,10 @@ def _fail(words: list[str], kind: str, message: str, code: int) -> int:
 
 
 def _save_traceback() -> str:
+    import tempfile
+    import time
+    import traceback
+
     path = os.path.join(tempfile.gettempdir(), f"gitteam-{os.getpid()}-{int(time.time())}.log")
     with open(path, "w", encoding="utf-8") as f:
         traceback.print_exc(file=f)

@@ -110,9 +110,9 @@ class TaskId(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value).removeprefix("#")
-        if text.isascii() and text.isdigit() and 0 < int(text) < 10**9:
-            return int(text)
-        self.fail(f"{visible(str(value))!r} is no task number", param, ctx)
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
+            self.fail(f"{visible(str(value))!r} is no task number", param, ctx)
+        return int(text)
 
 
 TASK_ID = TaskId()

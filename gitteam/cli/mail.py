@@ -9,7 +9,16 @@ from collections.abc import Iterator
 import click
 
 from gitteam.cli.common import (
-    Command, Shell, acting, dim, hint, name_argument, pass_shell, person, read_text, visible_line,
+    Command,
+    Shell,
+    acting,
+    dim,
+    hint,
+    name_argument,
+    pass_shell,
+    person,
+    read_text,
+    visible_line,
 )  # fmt: skip
 from gitteam.errors import BadInput
 from gitteam.records import MESSAGE_TYPES, Message

@@ -9,7 +9,17 @@ import click
 
 from gitteam import journal, layout
 from gitteam.cli.common import (
-    Command, Shell, ago, dim, fit, heading, hint, pass_shell, person, screen_width, visible_line,
+    Command,
+    Shell,
+    ago,
+    dim,
+    fit,
+    heading,
+    hint,
+    pass_shell,
+    person,
+    screen_width,
+    visible_line,
 )  # fmt: skip
 from gitteam.errors import NoTeam
 from gitteam.status import Status

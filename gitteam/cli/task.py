@@ -11,8 +11,20 @@ import click
 
 from gitteam.board import open_first
 from gitteam.cli.common import (
-    TASK_ID, Group, Shell, acting, dim, fit, heading, pass_shell, person, read_text, screen_width, task_argument,
-    visible_line, width,
+    TASK_ID,
+    Group,
+    Shell,
+    acting,
+    dim,
+    fit,
+    heading,
+    pass_shell,
+    person,
+    read_text,
+    screen_width,
+    task_argument,
+    visible_line,
+    width,
 )  # fmt: skip
 from gitteam.errors import Conflict, GitteamError
 from gitteam.records import COMPLETED, FAILED, IN_PROGRESS, PENDING, STATUSES, Task
@@ -85,7 +97,7 @@ def _row(task: Task, columns: int, longest: int) -> str:
     detail = {IN_PROGRESS: task.owner, COMPLETED: task.owner}.get(task.status, task.reason or task.status)
     if task.ready:
         detail = " ".join(
-            [task.role and f"for {task.role}", task.priority and f"priority {task.priority}" or ""]
+            [task.role and f"for {task.role}", (task.priority and f"priority {task.priority}") or ""]
         ).strip()
     room = screen_width() - columns - 5
     detail = visible_line(detail).removeprefix("blocked ")[: room // 2]
@@ -136,8 +148,8 @@ def _sheet(task: Task) -> Iterator[str]:
     yield heading(f"#{task.id}  {visible_line(task.subject)}")
     status = "ready" if task.ready else task.status.replace("_", " ")
     facts = {
-        status: True, f"by {task.owner}": task.owner, visible_line(task.reason): task.reason, f"for {task.role}": task.role,
-        f"priority {task.priority}": task.priority, f"{task.attempts} failed attempts": task.attempts,
+        status: True, f"by {task.owner}": task.owner, visible_line(task.reason): task.reason,
+        f"for {task.role}": task.role, f"priority {task.priority}": task.priority, f"{task.attempts} failed attempts": task.attempts,
     }  # fmt: skip
     yield "  " + ", ".join(fact for fact, holds in facts.items() if holds)
     yield dim(f"  {visible_line(task.path)}")
