@@ -41,7 +41,7 @@ def selection(target: int | str | None, author: str) -> list[str]:
 
 
 def command(options: list[str], branch: str) -> str:
-    return shlex.join(["git", "log", "--oneline", *options, branch])
+    return shlex.join(["git", "log", "--oneline", *options, branch, "--"])
 
 
 def _trailer(key: str) -> str:
@@ -141,7 +141,7 @@ def steps(repo: Repo, ref: str) -> Iterator[Step]:
     options = [
         "--reverse",
         "--first-parent",
-        "-m",
+        "--diff-merges=first-parent",
         "--raw",
         "--no-abbrev",
         "--no-renames",

@@ -19,7 +19,7 @@ INBOX = ".team/inbox"
 REQUESTS = ".team/requests"
 TASKS = ".tasks"
 DONE = ".tasks/done"
-ATTRIBUTES = ".tasks/.gitattributes"
+ATTRIBUTES = (".team/.gitattributes", ".tasks/.gitattributes")
 DEFAULT_BRANCH = "gitteam"
 
 USER, LEAD, ALL, SYSTEM = "user", "lead", "all", "gitteam"

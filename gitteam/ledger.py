@@ -88,11 +88,17 @@ class Ledger:
             for path in paths:
                 disk.replace(self.place, path, self._tree_at(self._commit_id).read(path), "", durable=False)
 
-    def remove_board(self) -> None:
+    def files(self) -> dict[str, bytes]:
+        """All of the board as the branch has it, swept tasks included."""
+        tree = self._tree_at(self._tip())
+        paths = self.repo.files_under(self.ref, layout.TEAM, layout.TASKS)
+        return {path: tree.read(path) or b"" for path in paths}
+
+    def remove_board(self, paths: Iterable[str]) -> None:
         """In tracked mode: the last commit, which takes the board off the branch."""
 
         def removal(change: Change) -> None:
-            for path in self.repo.files_under(self.ref, layout.TEAM, layout.TASKS):
+            for path in paths:
                 change.remove(path)
             change.story.tell("uninstalled", f"{change.actor.title} takes the team's files off {self.branch}")
 

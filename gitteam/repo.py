@@ -30,6 +30,11 @@ _SAFE = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
     "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.pager=cat", "-c", "log.showSignature=false",
 )  # fmt: skip
+# However a person likes their own `git log`, ours is read by a program.
+_PLAIN_LOG = (
+    "-c", "core.quotePath=false", "-c", "grep.patternType=basic", "-c", "grep.extendedRegexp=false",
+    "-c", "trailer.separators=:", "-c", "core.commentChar=#", "-c", "i18n.logOutputEncoding=UTF-8",
+)  # fmt: skip
 _KEPT_VARIABLES = re.compile(r"GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|GIT_EXEC_PATH")
 
 
@@ -127,7 +132,7 @@ class Repo:
                 found = re.match(r"(.*) <(.*)> ", self._text("var", "GIT_AUTHOR_IDENT"))
             except GitFailed:
                 found = None
-            login = os.environ.get("USER") or os.environ.get("LOGNAME") or "user"
+            login = re.sub(r"[^\w .-]", "", os.environ.get("USER") or os.environ.get("LOGNAME") or "") or "user"
             self._person = Identity(found[1], found[2]) if found else Identity(login, "user@gitteam.invalid")
         return self._person
 
@@ -156,6 +161,10 @@ class Repo:
         """The branch checked out in the main checkout, born or not; None when HEAD is detached."""
         status, out = self.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
         return os.fsdecode(out).strip("\n").removeprefix("refs/heads/") if status == 0 else None
+
+    def symbolic(self, ref: str) -> str:
+        """What a ref is another name for, or ""."""
+        return os.fsdecode(self.run("symbolic-ref", "--quiet", ref, ok=(0, 1, 128))[1]).strip("\n")
 
     def checkouts_of(self, ref: str) -> list[str]:
         """The work trees in which this branch is checked out."""
@@ -262,9 +271,7 @@ class Repo:
 
     def log(self, *args: str) -> Iterator[str]:
         """`git log` line by line, so that a long history is neither held nor waited for."""
-        process = self._start(
-            "-c", "core.quotePath=false", "log", "--no-color", "--no-ext-diff", "--no-textconv", *args
-        )
+        process = self._start(*_PLAIN_LOG, "log", "--no-color", "--no-ext-diff", "--no-textconv", *args)
         try:
             for line in process.lines():
                 yield os.fsdecode(line)

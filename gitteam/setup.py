@@ -8,7 +8,7 @@ import shutil
 import time
 from dataclasses import dataclass
 
-from gitteam import layout, liveness
+from gitteam import disk, layout, liveness
 from gitteam.change import Actor, Change
 from gitteam.errors import BadFile, BadInput, Conflict, NoTeam, Refused
 from gitteam.layout import Layout
@@ -17,11 +17,11 @@ from gitteam.objects import digest
 from gitteam.repo import Repo
 from gitteam.roster import Config, parse_config
 from gitteam.team import LOCK_TIMEOUT
-from gitteam.tree import Tree
+from gitteam.tree import Disk, Tree
 
 _EXCLUDE = ("# gitteam: the team's files, whose history is on a branch of its own", "/.team/", "/.tasks/")
 # Whatever a person sets for line endings or filters, the board's files are checked out as they are.
-_ATTRIBUTES = b"* -text -filter -ident\n"
+_ATTRIBUTES = b"* -text -eol -filter -ident -working-tree-encoding\n"
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,22 @@ def _start(repo: Repo, place: Layout, name: str | None, branch: str | None) -> b
     if begins := tree.oid(layout.CONFIG) is None:
         change = Change(tree, Config(team, branch), {}, Actor(layout.USER, repo.person()), time.time())
         change.put_config(change.config)
-        if tracked:
-            change.write(layout.ATTRIBUTES, _ATTRIBUTES)
+        for path in layout.ATTRIBUTES if tracked else ():
+            change.write(path, _ATTRIBUTES)
         change.story.tell("init", f"{change.actor.title} starts team {team}")
         record(repo, f"refs/heads/{branch}", tree, tip, change)
         if tracked:
-            repo.update_index(
-                {path: digest(b"blob", data or b"", repo.objects.hex_length) for path, data in change.edits.items()}
-            )
+            _write_tracked(repo, place, change.edits)
     elif repo.tip(f"refs/heads/{branch}") is None:
         repo.move_ref(f"refs/heads/{branch}", tip or "", None, durable=True)  # origin's
     _write_branch(place, branch, tracked)
     return begins
+
+
+def _write_tracked(repo: Repo, place: Layout, edits: dict[str, bytes | None]) -> None:
+    for path, data in edits.items():
+        disk.replace(place, path, data, "", durable=True)
+    repo.update_index({path: digest(b"blob", data or b"", repo.objects.hex_length) for path, data in edits.items()})
 
 
 def _team_name(place: Layout) -> str:
@@ -124,6 +128,8 @@ def _team_name(place: Layout) -> str:
 def _check_free(repo: Repo, place: Layout, branch: str, tracked: bool) -> str | None:
     """The commit to start from, here or at origin; refuses where something else is in the way."""
     layout.refuse_foreign_directories(place)
+    if target := repo.symbolic(f"refs/heads/{branch}"):
+        raise Conflict(f"branch {branch} is another name for {target}: choose another with `--branch NAME`")
     tip = repo.tip(f"refs/heads/{branch}")
     if tracked:
         if what := repo.unfinished_business():
@@ -174,8 +180,10 @@ def _unexclude(place: Layout) -> None:
             f.writelines(kept)
 
 
-def uninstall(place: Layout, history: bool) -> str:
-    """Take away what init put there. The branch stays unless `history`; returns its name."""
+def uninstall(place: Layout, history: bool) -> tuple[str, list[str]]:
+    """Take away what init put there; the branch stays unless `history`. Returns its name, and the files left:
+    those whose text is in no history.
+    """
     ledger = Ledger(place, LOCK_TIMEOUT)
     try:
         alive = [name for name in ledger.config().members if liveness.current_run(place, name)]
@@ -183,16 +191,32 @@ def uninstall(place: Layout, history: bool) -> str:
             raise Conflict(f"{', '.join(alive)} is still running: stop it first")
         if ledger.tracked and history:
             raise BadInput(f"the history is part of branch {ledger.branch}: --history would take your commits along")
+        ledger.sync()
+        known = ledger.files()
         if ledger.tracked:
-            ledger.remove_board()
-        else:
-            ledger.sync()
+            ledger.remove_board(known)
+        left = _remove_files(place, known)
         if history:
             ledger.repo.delete_ref(ledger.ref)
-        branch = ledger.branch
     finally:
         ledger.close()
     _unexclude(place)
-    for path in (place.at(layout.TEAM), place.at(layout.TASKS), place.state):
-        shutil.rmtree(path, ignore_errors=True)
-    return branch
+    shutil.rmtree(place.state, ignore_errors=True)
+    return ledger.branch, left
+
+
+def _remove_files(place: Layout, known: dict[str, bytes]) -> list[str]:
+    """Delete the board's files that stand as the branch has them, and then empty directories; returns what is left."""
+    on_disk = Disk(place.root)
+    for path, data in known.items():
+        if on_disk.read(path) == data:
+            os.unlink(place.at(path))
+    shutil.rmtree(place.aside, ignore_errors=True)
+    left = []
+    for top in (layout.TEAM, layout.TASKS):
+        for folder, folders, names in os.walk(place.at(top), topdown=False):
+            left += [os.path.relpath(os.path.join(folder, name), place.root) for name in names]
+            if not os.listdir(folder):
+                os.rmdir(folder)
+            left += [os.path.join(folder, d) for d in folders if os.path.islink(os.path.join(folder, d))]
+    return sorted(left)

@@ -113,9 +113,8 @@ def _bad_lines(files: Files) -> dict[str, str]:
             path = f"{layout.INBOX}/{name}"
             lines = [line for line in (files.read(path) or b"").split(b"\n") if line]
             if lines:
-                found[path] = (
-                    f"{len(lines)} unreadable line{'' if len(lines) == 1 else 's'} of {name[:-4]}.jsonl: {_places(lines)}"
-                )
+                count = f"{len(lines)} unreadable line{'' if len(lines) == 1 else 's'}"
+                found[path] = f"{count} of {name[:-4]}.jsonl: {_places(lines)}"
     return found
 
 

@@ -135,10 +135,13 @@ class Team:
         return self._board(self._files())
 
     def config(self) -> Config:
+        return self._config(self._files())
+
+    def _config(self, files: Standing) -> Config:
         try:
-            return read_config(self._files())
+            return read_config(files)
         except BadFile:
-            return self.ledger.config()
+            return self.ledger.config()  # not on disk: another branch may be checked out
 
     def tasks(self, finished: bool = False) -> list[Task]:
         """The tasks by id; with `finished` also those swept into done/."""
@@ -156,14 +159,14 @@ class Team:
         """What is in an inbox; without a name what is meant for the person. Consumes nothing."""
         files = self._files()
         if name is not None:
-            read_config(files).member(name)
+            self._config(files).member(name)
             return mail.read_inbox(files, name)
         names = [USER] if liveness.current_run(self.place, layout.LEAD) else [USER, layout.LEAD]
         return sorted((m for n in names for m in mail.read_inbox(files, n)), key=lambda m: m.timestamp)
 
     def status(self) -> Status:
         files = self._files()
-        return gather(self.place, self.branch, self.config(), self._board(files), files)
+        return gather(self.place, self.branch, self._config(files), self._board(files), files)
 
     def log(self, target: int | str | None = None, limit: int = 50) -> Iterator[Entry]:
         """The diary, newest first: all of it, one task's, or one member's."""
@@ -271,7 +274,7 @@ class Team:
         import filelock
 
         self.ledger.sync()
-        read_config(self._standing()).member(name)
+        self._config(self._standing()).member(name)
         lock = filelock.FileLock(self.place.take_lock(name), poll_interval=0.005, fallback_to_soft=False)
         with lock:
             self.ledger.sync()
@@ -306,7 +309,7 @@ class Team:
         if swept := watch.swept_files():
             self.ledger.sync(also=swept)
         files = self._files()
-        board, member = self._board(files), read_config(files).member(name)
+        board, member = self._board(files), self._config(files).member(name)
         task = None if board.held_by(name) else board.next_for(member)
         return mail.read_inbox(files, name), board.judged(task) if task else None
 

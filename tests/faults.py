@@ -207,11 +207,10 @@ def scene(directory: Path, words: tuple[str, ...], prepare: Callable[[Team, Path
     template = new_board(directory / "template")
     with Team(template) as team:
         prepare(team, template)
-    tried = directory / "tried"
-    shutil.copytree(template, tried)
-    before = state_of(tried, look_first=False)
-    assert call(tried, *words).code == 0
-    return Scene(template, words, before, state_of(tried), belongings(template))
+    shutil.copytree(template, directory / "before")
+    shutil.copytree(template, directory / "after")
+    assert call(directory / "after", *words).code == 0
+    return Scene(template, words, state_of(directory / "before"), state_of(directory / "after"), belongings(template))
 
 
 def new_board(root: Path) -> Path:
@@ -228,11 +227,10 @@ def new_board(root: Path) -> Path:
     return root
 
 
-def state_of(root: Path, look_first: bool = True) -> dict[str, Any]:
-    """What the branch says, without what differs from run to run."""
-    if look_first:
-        with Team(root) as team:
-            team.ledger.sync()
+def state_of(root: Path) -> dict[str, Any]:
+    """What the branch says once hand edits are in, without what differs from run to run."""
+    with Team(root) as team:
+        team.ledger.sync()
     files = {}
     for path in git(root, "ls-tree", "-r", "--name-only", "gitteam").splitlines():
         text = git(root, "show", f"gitteam:{path}")

@@ -50,9 +50,11 @@ def uninstall(shell: Shell, history: bool, yes: bool) -> None:
     what = "the board, the inboxes" + (" and all of the history" if history else "; the history stays on its branch")
     if not yes:
         click.confirm(f"remove {what} in {visible_line(place.root)}?", abort=True, err=True)
-    branch = setup.uninstall(place, history)
+    branch, kept = setup.uninstall(place, history)
+    for path in kept:
+        hint(f"left, because it is in no history: {path}")
     left = "" if history else f"; `gitteam init --branch {branch}` brings it back, `git branch -D {branch}` deletes it"
-    shell.print({"removed": True, "branch": None if history else branch}, f"removed{left}")
+    shell.print({"removed": True, "branch": None if history else branch, "left": kept}, f"removed{left}")
 
 
 @click.command(cls=Command)

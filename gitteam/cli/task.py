@@ -149,7 +149,8 @@ def _sheet(task: Task) -> Iterator[str]:
     status = "ready" if task.ready else task.status.replace("_", " ")
     facts = {
         status: True, f"by {task.owner}": task.owner, visible_line(task.reason): task.reason,
-        f"for {task.role}": task.role, f"priority {task.priority}": task.priority, f"{task.attempts} failed attempts": task.attempts,
+        f"for {task.role}": task.role, f"priority {task.priority}": task.priority,
+        f"{task.attempts} failed attempts": task.attempts,
     }  # fmt: skip
     yield "  " + ", ".join(fact for fact, holds in facts.items() if holds)
     yield dim(f"  {visible_line(task.path)}")
