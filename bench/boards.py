@@ -1,10 +1,10 @@
-"""Boards to measure on, written in one go as the history the package itself would have made."""
-
-from __future__ import annotations
+"""Boards to measure on: histories such as the package makes them, written in one go."""
 
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gitteam import Team, layout
 from gitteam.doctor import examine
@@ -13,30 +13,26 @@ from gitteam.records import COMPLETED, IN_PROGRESS, Member, Task, new_task_text,
 from gitteam.roster import Config
 from gitteam.story import Story
 
-BEGINNING = 1_700_000_000
 MEMBERS = [f"m{n}" for n in range(1, 17)]
-# Above this many objects gitteam packs them; a history of fewer is left loose, as it would be.
-LOOSE_OBJECTS = 6_000
+LOOSE_OBJECTS = 6_000  # above so many gitteam packs them; a smaller history is left loose, as it would be
+
+Commit = tuple[str, str, Task | None, dict[str, bytes | None]]  # author, event, task, files
 
 
-def git(cwd: Path, *words: str, stdin: bytes = b"") -> None:
-    subprocess.run(["git", *words], cwd=cwd, input=stdin, check=True, capture_output=True)
+def run(cwd: Path, *words: str, stdin: bytes | None = None) -> bytes:
+    done = subprocess.run(words, cwd=cwd, input=stdin, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.stdout
 
 
-def repository(path: Path) -> Path:
-    path.mkdir()
-    git(path, "init", "-q")
-    return path
-
-
-def board(path: Path, tasks: int, finished: int = 0, commits_each: int = 1, role: str = "", fast: bool = False) -> Path:
-    """A repository with a team of sixteen and this board, accepted by the doctor. `commits_each`: per task."""
-    history = _History(fast)
-    for number in range(1, tasks + 1):
-        history.task(number, number <= finished, commits_each, role)
-    repository(path)
-    git(path, "-c", f"fastimport.unpackLimit={LOOSE_OBJECTS}", "fast-import", "--quiet", stdin=b"".join(history.stream))
-    subprocess.run(f"git archive {layout.DEFAULT_BRANCH} | tar -x", shell=True, cwd=path, check=True)
+@cache
+def board(path: Path, tasks: int, finished: int = 0, commits_each: int = 1, role: str = "", **settings: str) -> Path:
+    """A repository with a team of sixteen and so many tasks, each with its commits, that the doctor accepts."""
+    members = {name: Member(name, "worker", "external") for name in MEMBERS}
+    config = Config("bench", layout.DEFAULT_BRANCH, members, settings)
+    stream = b"".join(_stream(_history(config, tasks, finished, commits_each, role)))
+    run(path.parent, "git", "init", "-q", path.name)
+    run(path, "git", "-c", f"fastimport.unpackLimit={LOOSE_OBJECTS}", "fast-import", "--quiet", stdin=stream)
+    run(path, "sh", "-c", f"git archive {layout.DEFAULT_BRANCH} | tar -x")
     Team.init(path)
     with Team(path) as team:
         if findings := examine(team, repair=False):
@@ -44,61 +40,35 @@ def board(path: Path, tasks: int, finished: int = 0, commits_each: int = 1, role
     return path
 
 
-class _History:
-    """A team's history as a stream for git fast-import."""
+def _history(config: Config, tasks: int, finished: int, commits_each: int, role: str) -> Iterator[Commit]:
+    """Each task is added, edited as often as it takes, and perhaps claimed, completed and swept."""
+    yield layout.USER, "init", None, {layout.CONFIG: config.to_bytes()}
+    done: list[Task] = []
+    for number in range(1, tasks + 1):
+        author, subject, ends = MEMBERS[number % 16], f"Look into the matter of customer {number}", number <= finished
+        text = new_task_text(subject, "What they wrote, what we answered,\nwhat is left to do.", [], role, 0)
+        task = parse_task(f"{layout.TASKS}/{layout.task_name(number, subject)}", text.encode())
+        life: list[tuple[str, dict[str, Any]]] = [("added", {})]
+        life += [("edited", {"priority": n}) for n in range(1, commits_each - 2 * ends)]
+        life += [("claimed", {"status": IN_PROGRESS, "owner": author, "claim": 1})] * ends
+        life += [("completed", {"status": COMPLETED})] * ends
+        for event, values in life:
+            task = task.with_values(**values)
+            yield author, event, task, {task.path: task.text.encode()}
+        done += [task] * ends
+        if len(done) == SWEEP_AT:
+            swept, done = done[:-SWEEP_KEEPS], done[-SWEEP_KEEPS:]
+            moved = {layout.done_path(task.name): task.text.encode() for task in swept}
+            yield layout.SYSTEM, "swept", None, {**dict.fromkeys(task.path for task in swept), **moved}
 
-    def __init__(self, fast: bool):
-        self.stream: list[bytes] = []
-        self._commits = 0
-        self._finished: list[Task] = []
-        members = {name: Member(name, "worker", "external") for name in MEMBERS}
-        config = Config("bench", layout.DEFAULT_BRANCH, members, {"durability": "fast"} if fast else {})
-        self._commit("user", "init", "starts team bench", {layout.CONFIG: config.to_bytes()})
 
-    def task(self, number: int, finished: bool, commits: int, role: str) -> None:
-        author = MEMBERS[number % len(MEMBERS)]
-        for event, task in _life(number, author, finished, commits, role):
-            self._commit(author, event, f"{event} #{number}: {task.subject}", {task.path: task.text.encode()}, task)
-        if finished:
-            self._finished.append(task)
-        if len(self._finished) == SWEEP_AT:
-            self._sweep()
-
-    def _sweep(self) -> None:
-        swept, self._finished = self._finished[:-SWEEP_KEEPS], self._finished[-SWEEP_KEEPS:]
-        edits: dict[str, bytes | None] = {task.path: None for task in swept}
-        edits.update({layout.done_path(task.name): task.text.encode() for task in swept})
-        self._commit(layout.SYSTEM, "swept", f"sweeps {len(swept)} finished tasks into {layout.DONE}/", edits)
-
-    def _commit(
-        self, author: str, event: str, words: str, edits: dict[str, bytes | None], task: Task | None = None
-    ) -> None:
+def _stream(commits: Iterator[Commit]) -> Iterator[bytes]:
+    """The history in the words of git fast-import."""
+    for number, (author, event, task, files) in enumerate(commits, 1):
         story = Story()
-        story.tell(event, f"{author} {words}", task)
-        self._commits += 1
-        who = f"{author} <{author}@gitteam.invalid> {BEGINNING + self._commits} +0000"
-        head = f"commit refs/heads/{layout.DEFAULT_BRANCH}\nauthor {who}\ncommitter {who}\n"
-        self.stream += [head.encode(), _data(story.message(f"{self._commits:016x}").encode())]
-        for path, data in edits.items():
-            self.stream.append(f"D {path}\n".encode() if data is None else f"M 100644 inline {path}\n".encode())
-            self.stream.append(b"" if data is None else _data(data))
-
-
-def _data(data: bytes) -> bytes:
-    return b"data %d\n%b\n" % (len(data), data)
-
-
-def _life(number: int, author: str, finished: bool, commits: int, role: str) -> Iterator[tuple[str, Task]]:
-    """A task's versions: added, claimed, noted, completed; without the second and the last if it is not finished."""
-    subject = f"Look into the matter of customer {number}"
-    text = new_task_text(subject, "What they wrote, what we answered,\nwhat is left to do.", [], role, 0)
-    task = parse_task(f"{layout.TASKS}/{layout.task_name(number, subject)}", text.encode())
-    yield "added", task
-    if finished:
-        task = task.with_values(status=IN_PROGRESS, owner=author, claim=1)
-        yield "claimed", task
-    for _ in range(commits - (3 if finished else 1)):
-        task = task.with_note("2023-11-14T22:13:20Z", author, "asked again, no answer yet")
-        yield "noted", task
-    if finished:
-        yield "completed", task.with_values(status=COMPLETED)
+        story.tell(event, f"{author}: {event}" + (f" #{task.id}: {task.subject}" if task else ""), task)
+        who = f"{author} <{author}@gitteam.invalid> {1_700_000_000 + number} +0000"
+        head = f"commit refs/heads/{layout.DEFAULT_BRANCH}\nauthor {who}\ncommitter {who}"
+        edits = {f"{'D' if data is None else 'M 100644 inline'} {path}": data for path, data in files.items()}
+        for line, data in {head: story.message(f"{number:016x}").encode(), **edits}.items():
+            yield line.encode() + (b"\n" if data is None else b"\ndata %d\n%b\n" % (len(data), data))

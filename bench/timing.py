@@ -1,102 +1,87 @@
 """Samples taken in turns, processes let go together, and the rows they become."""
 
-from __future__ import annotations
-
 import multiprocessing
+import operator
 import os
-import statistics
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from statistics import median
 from typing import Any
 
-GATE_TIMEOUT = 60
+from gitteam import Team
+
+clock = time.monotonic  # the same in all processes
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: ours against the reference, in seconds unless a unit is named."""
+    """One line of the table: our samples against the reference's."""
 
     measure: str
     reference: str
-    ours: float
-    theirs: float
-    target: str = ""  # "≤ 0.75", "≥ 0.6", "= 1"; none where there is only something to look at
+    ours: list[float]
+    theirs: list[float]
+    target: str = ""  # "≤ 0.75" and the like; none where there is only something to look at
     beside: str = ""
     unit: str = "s"
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.theirs
+        return median(self.ours) / median(self.theirs)
 
     @property
     def verdict(self) -> str:
-        if not self.target:
-            return ""
-        sign, limit = self.target.split()
-        met = {"≤": self.ratio <= float(limit), "≥": self.ratio >= float(limit), "=": self.ratio == float(limit)}[sign]
-        return "ok" if met else "over" if sign == "≤" else "under" if sign == "≥" else "wrong"
-
-
-class Stopwatch:
-    seconds = 0.0
-
-
-@contextmanager
-def stopwatch() -> Iterator[Stopwatch]:
-    watch, start = Stopwatch(), time.perf_counter()
-    yield watch
-    watch.seconds = time.perf_counter() - start
-
-
-def in_turns(rounds: int, subjects: dict[str, Callable[[], float]], warm_up: int = 1) -> dict[str, list[float]]:
-    """Sample each subject once a round, so that the machine's moods hit all alike. Each returns its own seconds."""
-    samples: dict[str, list[float]] = {name: [] for name in subjects}
-    for number in range(-warm_up, rounds):
-        for name, subject in subjects.items():
-            os.sync()  # or a subject's fsync would pay for what the one before it left unwritten
-            seconds = subject()
-            if number >= 0:  # what came before filled the caches
-                samples[name].append(seconds)
-    return samples
-
-
-def median(samples: Sequence[float]) -> float:
-    return statistics.median(samples)
-
-
-def percentile(samples: Sequence[float], share: float) -> float:
-    return sorted(samples)[min(len(samples) - 1, int(len(samples) * share))]
+        sign, _, limit = self.target.partition(" ")
+        misses = {"≤": operator.gt, "≥": operator.lt, "=": operator.ne}
+        return "" if not sign else "over" if misses[sign](self.ratio, float(limit)) else "ok"
 
 
 def shown(value: float, unit: str = "s") -> str:
     if unit != "s":
-        return f"{value:,.0f} {unit}"
+        return f"{value:,.0f}{unit}"
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
 
 
-# -- processes ----------------------------------------------------------------------------
+def timed(action: Callable[[], Any], after: Callable[[], Any] = lambda: None) -> Callable[[], float]:
+    """A subject: does something and says how long it took. `after` makes the next time the same, and is not timed."""
 
-_gate: Barrier
+    def sample() -> float:
+        start = clock()
+        action()
+        seconds = clock() - start
+        after()
+        return seconds
 
-
-def _share(gate: Barrier) -> None:
-    global _gate
-    _gate = gate
-
-
-def pass_gate() -> float:
-    """Called by each of the processes of `together` once it is ready; returns when all are, with the time."""
-    _gate.wait(GATE_TIMEOUT)
-    return time.monotonic()
+    return sample
 
 
-def together(calls: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
-    """Run each call in a process of its own; all have to `pass_gate`. An exception in one is raised here."""
-    spawn = multiprocessing.get_context("spawn")
-    gate = spawn.Barrier(len(calls))
-    with ProcessPoolExecutor(len(calls), mp_context=spawn, initializer=_share, initargs=(gate,)) as pool:
-        return [future.result() for future in [pool.submit(function, *args) for function, args in calls]]
+def in_turns(rounds: int, subjects: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Sample each subject once a round, so that the machine's moods hit all alike."""
+    samples: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(1 + rounds):
+        for name, subject in subjects.items():
+            os.sync()  # or an fsync would pay for what the subject before left unwritten
+            samples[name].append(subject())
+    return {name: values[1:] for name, values in samples.items()}  # the first round filled the caches
+
+
+def together(path: Path, jobs: list[tuple[Callable[[Team, str], Any], str]]) -> tuple[float, list[Any]]:
+    """Run jobs in a process each, begun at the same moment; the seconds until the last has ended, and their results."""
+    spawn, count = multiprocessing.get_context("spawn"), len(jobs)
+    with spawn.Manager() as manager, ProcessPoolExecutor(count, spawn) as pool:
+        calls = pool.map(_run, [manager.Barrier(count)] * count, [path] * count, *zip(*jobs, strict=True))
+        begins, ends, results = zip(*calls, strict=True)
+    return max(ends) - min(begins), list(results)
+
+
+def _run(gate: threading.Barrier, path: Path, job: Callable[[Team, str], Any], name: str) -> tuple[float, float, Any]:
+    with Team(path) as team:
+        team.ledger.sync()
+        gate.wait(60)
+        begin = clock()
+        result = job(team, name)
+        return begin, clock(), result

@@ -120,10 +120,10 @@ class Found:
     regular: bool
 
 
-def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str], dict[str, Entry]]:
-    """What stands differently on disk than noted: files that differ, files that are gone, and looks to renew."""
+def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str], dict[str, Entry | None]]:
+    """What stands differently on disk than noted: files that differ, files that are gone, and entries to renew."""
     changed: list[Found] = []
-    renewed: dict[str, Entry] = {}
+    renewed: dict[str, Entry | None] = {}
     present: set[str] = set()
     for path, found in _walk(place, note.entries):
         present.add(path)
@@ -136,8 +136,9 @@ def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str]
                 renewed[path] = Entry(entry.blob, fresh)
             continue
         changed.append(Found(path, look, regular))
-    gone = [path for path in note.entries.keys() - present if note.entries[path].blob]
-    return changed, gone, renewed
+    absent = note.entries.keys() - present
+    renewed.update((path, None) for path in absent if not note.entries[path].blob)  # bad files that were taken away
+    return changed, [path for path in absent if note.entries[path].blob], renewed
 
 
 def _walk(place: Layout, known: Container[str]) -> Iterator[tuple[str, os.stat_result]]:

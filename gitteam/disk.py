@@ -9,9 +9,11 @@ handed to the ledger as one more hand edit.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import re
 import signal
 import stat
 import time
@@ -19,10 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gitteam.errors import BadFile
-from gitteam.layout import Layout, is_inbox
+from gitteam.layout import Layout, is_board_path, is_inbox
 from gitteam.objects import is_blob
 
 Look = tuple[int, int, int, int]  # size, mtime, ctime, inode: what tells that a file is unchanged
+
+_NEW = "new-"
+_ASIDE = re.compile(r"[0-9a-f]{8} ([0-9a-f]{40}|[0-9a-f]{64}|[0-9]{0,12}) (.+)\Z", re.DOTALL)
 
 MAX_READ = 64 << 20
 # A file changed again within its file system's clock tick keeps its time stamps: do not trust one so young.
@@ -99,7 +104,13 @@ class Aside:
         return len(data) <= int(self.base) if is_inbox(self.path) else is_blob(self.base, data)
 
     def drop(self) -> None:
-        os.unlink(self.place)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.place)
+
+    def rescue(self) -> None:
+        """Leave a text that belongs nowhere beside the board, under a name that says so."""
+        checkout = os.path.dirname(os.path.dirname(os.path.dirname(self.place)))
+        os.rename(self.place, os.path.join(checkout, f"{self.path}.rescued-{self.token}"))
 
     def keep(self, base: str) -> None:
         """Somebody still writes to it: remember what has been taken in."""
@@ -113,11 +124,15 @@ def asides(layout: Layout) -> Iterator[Aside]:
     except FileNotFoundError:
         return
     for name in names:
-        parts = name.split(" ", 2)
-        if len(parts) == 3:
-            yield Aside(os.path.join(layout.aside, name), _unquote(parts[2]), parts[1])
-        elif name.startswith(_NEW):
-            os.unlink(os.path.join(layout.aside, name))
+        place = os.path.join(layout.aside, name)
+        if not stat.S_ISREG(os.lstat(place).st_mode):
+            continue  # not ours, whatever it is called
+        if name.startswith(_NEW):
+            os.unlink(place)
+        elif (found := _ASIDE.match(name)) and is_board_path(_unquote(found[2])):
+            aside = Aside(place, _unquote(found[2]), found[1])
+            if not is_inbox(aside.path) or aside.base.isdigit():
+                yield aside
 
 
 def replace(layout: Layout, path: str, data: bytes | None, base: str, durable: bool) -> Look | None:
@@ -158,9 +173,6 @@ def rename_new(layout: Layout, old: str, new: str) -> None:
     os.unlink(layout.at(old))
 
 
-_NEW = "new-"
-
-
 def _place(directory: str, token: str, path: str, base: str) -> str:
     return os.path.join(directory, f"{token} {base} {path.replace('%', '%25').replace('/', '%2F')}")
 
@@ -181,10 +193,14 @@ def _set_aside(layout: Layout, path: str, base: str) -> Aside | None:
 def _write_temporary(layout: Layout, data: bytes, durable: bool) -> str:
     temporary = os.path.join(layout.aside, _NEW + os.urandom(6).hex())
     with open(temporary, "xb") as f:
-        f.write(data)
-        f.flush()
-        if durable:
-            os.fsync(f.fileno())
+        try:
+            f.write(data)
+            f.flush()
+            if durable:
+                os.fsync(f.fileno())
+        except BaseException:
+            os.unlink(temporary)
+            raise
     return temporary
 
 

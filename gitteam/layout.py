@@ -136,14 +136,23 @@ def refuse_foreign_directories(place: Layout) -> None:
             raise Refused(f"{path} is a file where gitteam needs a directory: move it away")
 
 
-def loose_ref(place: Layout, ref: str) -> str | None:
-    """What a ref's own file says. None: packed, or another backend, or no such ref; then git has to be asked."""
+def read_ref(place: Layout, ref: str) -> str | None:
+    """What the files say a ref points at. None: another backend, or no such ref; then git has to be asked."""
     try:
         with open(os.path.join(place.common, ref), encoding="ascii") as f:
             value = f.read().strip()
+        return value if _OID.match(value) else None
     except (OSError, UnicodeDecodeError):
+        return _read_packed_ref(place, ref)
+
+
+def _read_packed_ref(place: Layout, ref: str) -> str | None:
+    try:
+        with open(os.path.join(place.common, "packed-refs"), encoding="utf-8", errors="surrogateescape") as f:
+            found = next((line.split(" ")[0] for line in f if line.endswith(f" {ref}\n")), "")
+    except OSError:
         return None
-    return value if _OID.match(value) else None
+    return found if _OID.match(found) else None
 
 
 def check_name(name: str, what: str = "name") -> str:
@@ -188,6 +197,14 @@ SCANNED: tuple[tuple[str, Callable[[str], bool]], ...] = (
     (REQUESTS, lambda name: name.endswith(".json") and not name.startswith(".")),
     (TEAM, lambda name: name == "config.json"),
 )
+
+
+def is_board_path(path: str) -> bool:
+    """Whether a path, from wherever it comes, is one of the board's own: nothing else is ever written or committed."""
+    directory, _, name = path.rpartition("/")
+    if re.fullmatch(re.escape(DONE) + r"/[0-9]+-[0-9]+", directory):
+        return is_task_file(name)
+    return any(directory == scanned and wanted(name) for scanned, wanted in SCANNED)
 
 
 def done_path(name: str) -> str:

@@ -26,7 +26,7 @@ from gitteam.layout import Layout
 from gitteam.objects import digest
 from gitteam.reconcile import Looked, Reconciliation, Seen, look
 from gitteam.render import visible
-from gitteam.repo import RefMoved, Repo
+from gitteam.repo import GitFailed, RefMoved, Repo
 from gitteam.roster import Config, parse_config
 from gitteam.tree import Tree
 
@@ -51,6 +51,7 @@ class Ledger:
         self._commit_id = ""
         self._tree: Tree | None = None
         self._renewed: dict[str, Entry | None] = {}
+        self._index_behind = False
         self._also: tuple[str, ...] = ()
 
     @property
@@ -58,6 +59,12 @@ class Ledger:
         if self._repo is None:
             self._repo = Repo(self.place)
         return self._repo
+
+    @property
+    def _standing(self) -> Tree:
+        """The files of the commit that the last look found at the tip."""
+        assert self._tree is not None, "reconcile comes first"
+        return self._tree
 
     def person(self) -> Actor:
         return Actor(layout.USER, self.repo.person())
@@ -138,11 +145,10 @@ class Ledger:
         return result
 
     def _begin(self, actor: Actor) -> Change:
-        assert self._tree is not None
         note = self._note.read() or Checkpoint()
         troubles = {path: entry.bad for path, entry in note.entries.items() if entry.bad}
         troubles.update(dict.fromkeys(note.missing, "the file is missing"))
-        return Change(self._tree, self._config(self._tree), troubles, actor, time.time())
+        return Change(self._standing, self._config(self._standing), troubles, actor, time.time())
 
     def _config(self, tree: Tree) -> Config:
         try:
@@ -189,17 +195,22 @@ class Ledger:
         self._write_note(entries, note.missing, durable)
 
     def _record(self, change: Change) -> None:
-        assert self._tree is not None
-        self._commit_id, self._tree = record(self.repo, self.ref, self._tree, self._commit_id, change)
-        if self.tracked:
-            self.repo.update_index({path: self._tree.oid(path) for path in change.edits})
+        self._commit_id, self._tree = record(self.repo, self.ref, self._standing, self._commit_id, change)
+        self._update_index(change.edits)
         if self.repo.objects.are_crowded():
             self.repo.pack_in_background()
 
+    def _update_index(self, paths: Iterable[str]) -> None:
+        """In tracked mode: what the person's index says about the board's files. Nothing else of it changes."""
+        if self.tracked:
+            try:
+                self.repo.update_index({path: self._standing.oid(path) for path in paths})
+            except GitFailed:
+                self._index_behind = True  # the change has happened; without a note of it the next one does this again
+
     def _bring(self, path: str, entry: Entry | None, seen: Seen | None, durable: bool) -> Entry | None:
         """Bring one file on disk to what the branch says. `seen` is what was read there, if not what the note says."""
-        assert self._tree is not None
-        data, blob = self._tree.read(path), self._tree.oid(path) or ""
+        data, blob = self._standing.read(path), self._standing.oid(path) or ""
         if entry and entry.bad and not seen and not layout.is_inbox(path):
             return Entry(blob, entry.look, entry.bad)  # a text that cannot be read stays as it is
         if seen and seen.data == data:
@@ -216,6 +227,8 @@ class Ledger:
         return digest(b"blob", seen.data, objects.hex_length) if seen else entry.blob if entry else ""
 
     def _write_note(self, entries: dict[str, Entry | None], missing: dict[str, float], durable: bool) -> None:
+        if self._index_behind:
+            return
         scanned = {path: e for path, e in entries.items() if not path.startswith(layout.DONE + "/")}
         self._note.write(self._commit_id, {**self._renewed, **scanned}, missing, durable)
         self._renewed = {}
@@ -240,37 +253,36 @@ class Ledger:
         self._take_in(note, tip, looked)
 
     def _directories_stand(self) -> bool:
-        assert self._tree is not None
-        wanted = [layout.TASKS, layout.INBOX, *([layout.DONE] if self._tree.directories(layout.DONE) else [])]
+        wanted = [layout.TASKS, layout.INBOX, *([layout.DONE] if self._standing.directories(layout.DONE) else [])]
         return all(os.path.isdir(self.place.at(path)) for path in wanted)
 
     def _take_in(self, note: Checkpoint | None, tip: str, looked: Looked) -> None:
-        assert self._tree is not None
-        config, person = self._config(self._tree), self.person()
+        config, person = self._config(self._standing), self.person()
         base = self._tree_at(note.commit) if note else Tree(self.repo.objects, None, self.place.root)
-        work = Reconciliation(self.repo, self.place, self._tree, base, note, tip, config, person.title, time.time())
+        work = Reconciliation(self.repo, self.place, self._standing, base, note, tip, config, person.title, time.time())
         work.take_in(looked)
-        before = self._tree
+        before = self._standing
         if work.edits:
-            change = Change(self._tree, config, {}, person, work.now)
+            change = Change(self._standing, config, {}, person, work.now)
             change.edits, change.story = work.edits, work.story
             self._record(change)
         self._settle(work, before, looked, config.durable)
 
     def _settle(self, work: Reconciliation, before: Tree, looked: Looked, durable: bool) -> None:
         """After the commit: files, then the note, then what was set aside."""
+        if work.note and work.note.commit != work.tip:
+            self._index_behind = False
+            self._update_index([*before.differing(work.base, layout.TEAM), *before.differing(work.base, layout.TASKS)])
         noted = work.note.entries if work.note else {}
         restored = set(looked.gone) - set(work.missing)
-        behind = work.outdated_swept()
-        if not work.note or work.note.commit != work.tip:
-            behind |= work.outdated()
         entries: dict[str, Entry | None] = {}
-        for path in {*work.edits, *work.seen, *restored, *behind, *work.discard} - set(work.bad):
-            known = noted.get(path) or Entry(before.oid(path) or "", None)
-            entries[path] = self._bring(path, known, work.seen.get(path), durable)
-        entries.update(
-            {path: Entry((self._tree and self._tree.oid(path)) or "", e.look, e.bad) for path, e in work.bad.items()}
-        )
+        for path in {*work.edits, *work.seen, *work.bad, *restored, *work.outdated()}:
+            seen, bad = work.seen.get(path), work.bad.get(path)
+            if bad and (not seen or seen.data == self._standing.read(path)):
+                entries[path] = Entry(self._standing.oid(path) or "", bad.look, bad.bad)
+            else:
+                known = noted.get(path) or Entry(before.oid(path) or "", None)
+                entries[path] = self._bring(path, known, seen, durable)
         for directory in (layout.TASKS, layout.INBOX):
             os.makedirs(self.place.at(directory), exist_ok=True)
         self._write_note(entries, work.missing, durable)
@@ -295,6 +307,12 @@ class Ledger:
                     yield
                 finally:
                     self._is_locked = False
+
+    def warm_up(self) -> None:
+        """Do beforehand what the first change would otherwise have to wait for."""
+        import filelock  # noqa: F401
+
+        self.repo.warm_up(self.config().durable)
 
     def close(self) -> None:
         if self._repo:

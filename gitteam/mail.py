@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -18,29 +19,26 @@ if TYPE_CHECKING:
 _PREVIEW = 72
 
 
-def _lines(files: Files, name: str) -> Iterator[tuple[bytes, Message]]:
+def _lines(files: Files, name: str) -> Iterator[tuple[bytes, Message | None]]:
+    """The lines of an inbox, each with the message in it; None where there is none that can be read."""
     seen: Counter[bytes] = Counter()
     for line in (files.read(layout.inbox_path(name)) or b"").split(b"\n"):
-        try:
+        message = None
+        with contextlib.suppress(BadFile):
             message = parse_message(line, name, seen[line])
-        except BadFile:
-            continue  # blank, or an unfinished last line: `status` names it
         seen[line] += 1
         yield line, message
 
 
 def read_inbox(files: Files, name: str) -> list[Message]:
-    return [message for _, message in _lines(files, name)]
+    return [message for _, message in _lines(files, name) if message]
 
 
 def take(change: Change, name: str, ids: set[str]) -> int:
     """Remove these messages; returns how many were still there."""
-    kept, taken = [], 0
-    for line, message in _lines(change, name):
-        if message.id in ids:
-            taken += 1
-        else:
-            kept.append(line)
+    lines = list(_lines(change, name))
+    kept = [line for line, message in lines if line and not (message and message.id in ids)]
+    taken = sum(bool(message and message.id in ids) for _, message in lines)
     if taken:
         change.write(layout.inbox_path(name), b"".join(line + b"\n" for line in kept))
         change.story.tell("taken", f"{name} takes {taken} message{'' if taken == 1 else 's'}")

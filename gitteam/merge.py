@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -42,19 +43,20 @@ def merge_task(
     """
     started = base or current
     if edited.state != current.state:
-        stale = started if base and edited.state == base.state else _version_like(edited, older())
+        stale = started if base and edited.state == base.state else _loaded_before(edited, older(), edited.state)
         if stale:
             return Outcome(_blend(stale, edited, current, merge_lines))
-        return _obey(_blend(started, edited, current, merge_lines), edited, current, refuse)
     if not _notes(current.text) <= _notes(edited.text):
         # Notes only ever grow, so a text that lacks one was loaded before that note was written.
-        started = _version_like(edited, older()) or started
-    return Outcome(_blend(started, edited, current, merge_lines))
+        started = _loaded_before(edited, older()) or started
+    merged = _blend(started, edited, current, merge_lines)
+    return Outcome(merged) if edited.state == current.state else _obey(merged, edited, current, refuse)
 
 
-def _version_like(edited: Task, older: Iterable[Task]) -> Task | None:
+def _loaded_before(edited: Task, older: Iterable[Task], state: tuple[str, str, int] | None = None) -> Task | None:
+    """The newest version that has no note the edited text lacks, and this state if one is given."""
     notes = _notes(edited.text)
-    return next((v for v in older if v.state == edited.state and _notes(v.text) <= notes), None)
+    return next((v for v in older if (not state or v.state == state) and _notes(v.text) <= notes), None)
 
 
 def _notes(text: str) -> set[str]:
@@ -79,7 +81,7 @@ def _obey(merged: Task, wish: Task, current: Task, refuse: Callable[[Task, str],
 
 def _blend(base: Task, edited: Task, current: Task, merge_lines: MergeLines) -> Task:
     """Three ways: key by key in the head, line by line in the body, notes together. State is the branch's."""
-    if base.text == current.text and edited.state == current.state:
+    if base.text == current.text and edited.state == current.state and edited.run == current.run:
         return parse_task(current.path, edited.text.encode())
     if any(frontmatter.split(t.text)[1] for t in (base, edited, current)):
         base, edited, current = (t.with_values(status=t.status) for t in (base, edited, current))
@@ -114,9 +116,15 @@ def _three_ways(base: str, ours: str, theirs: str, merge: MergeLines) -> str:
 
 
 def _union(base: str, ours: str, theirs: str) -> str:
-    known = set(base.splitlines()) | set(theirs.splitlines())
-    new = [line for line in ours.splitlines() if line not in known]
-    return (theirs or NOTES + "\n\n").rstrip("\n") + "\n" + "".join(line + "\n" for line in new)
+    """The branch's notes, and behind them those a person added by hand."""
+    known = {*_entries(base), *_entries(theirs)}
+    new = [entry for entry in _entries(ours) if entry not in known]
+    return (theirs or NOTES + "\n\n").rstrip("\n") + "\n" + "".join(entry + "\n" for entry in new)
+
+
+def _entries(notes: str) -> list[str]:
+    """One note may take several lines; the next begins with a dash."""
+    return [entry.strip("\n") for entry in re.split(r"\n(?=- )", notes.removeprefix(NOTES)) if entry.strip()]
 
 
 # -- inboxes -----------------------------------------------------------------------------

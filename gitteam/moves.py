@@ -66,11 +66,10 @@ def claim(change: Change, number: int | None = None, run: str = "") -> Task:
     else:
         task = change.board.get(number)
     if task.id in [t.id for t in held]:
-        return (
-            change.board.get(change.put(task.with_values(run=run)).id)
-            if run and run != task.run
-            else change.board.get(task.id)
-        )
+        if run and run != task.run:
+            change.put(task.with_values(run=run))
+            change.story.tell("claimed", f"{change.actor.title} goes on with #{task.id}: {task.subject}", task)
+        return change.board.get(task.id)
     if reason := change.board.refusal(task, member):
         raise Conflict(f"{member.name} cannot claim #{task.id}: {reason}")
     if held:

@@ -127,11 +127,14 @@ class Objects:
             os.chmod(folder, os.stat(self.directory).st_mode & 0o7777)  # as shared as the repository
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
         try:
-            os.write(fd, zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
-            if durable:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
+            with open(fd, "wb") as f:  # writes all or raises, as os.write does not
+                f.write(zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
+                f.flush()
+                if durable:
+                    os.fsync(fd)
+        except BaseException:
+            os.unlink(temporary)
+            raise
         # The new name needs no fsync of its own: that of the ref, which comes later, commits it too.
         os.rename(temporary, target)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from gitteam.errors import BadInput, GitteamError, NoTeam, Refused
-from gitteam.layout import Layout, loose_ref
+from gitteam.layout import Layout, read_ref
 from gitteam.objects import Objects, sync_directory
 
 if TYPE_CHECKING:
@@ -35,7 +35,14 @@ _PLAIN_LOG = (
     "-c", "core.quotePath=false", "-c", "grep.patternType=basic", "-c", "grep.extendedRegexp=false",
     "-c", "trailer.separators=:", "-c", "core.commentChar=#", "-c", "i18n.logOutputEncoding=UTF-8",
 )  # fmt: skip
-_KEPT_VARIABLES = re.compile(r"GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|GIT_EXEC_PATH")
+# No prompt, no lock for the person's index, nothing replaced, and nothing fetched for an object that is missing.
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
+}  # fmt: skip
+_KEPT_VARIABLES = re.compile(
+    r"GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|GIT_EXEC_PATH|GIT_PYTHON_\w+"
+)
 
 
 class GitFailed(GitteamError):
@@ -74,51 +81,53 @@ class Repo:
 
     # -- running git ----------------------------------------------------------------
 
-    def _command(self, *args: str) -> list[str]:
+    def _command(self, *args: str, tree: bool = True) -> list[str]:
         # A variable like GIT_INDEX_FILE, set by a hook that calls us, must not lead git elsewhere.
-        drop = [key for key in os.environ if key.startswith("GIT_") and not _KEPT_VARIABLES.fullmatch(key)]
-        unset = ["env", *(word for key in drop for word in ("-u", key))] if drop else []
-        return [*unset, "git", f"--git-dir={self.layout.common}", f"--work-tree={self.layout.root}", *_SAFE, *args]
+        foreign = [key for key in os.environ if key.startswith("GIT_") and not _KEPT_VARIABLES.fullmatch(key)]
+        drop = [word for key in foreign if key not in _ENVIRONMENT for word in ("-u", key)]
+        place = [f"--git-dir={self.layout.common}", *([f"--work-tree={self.layout.root}"] if tree else [])]
+        return [*(["env", *drop] if drop else []), "git", *place, *_SAFE, *args]
 
     def _git(self) -> Git:
         if self._runner is None:
-            os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-            import git
-
-            self._runner = git.Git(self.layout.root)
-            self._runner.update_environment(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", GIT_NO_REPLACE_OBJECTS="1")
+            self._runner = _gitpython()(self.layout.root)
+            self._runner.update_environment(**_ENVIRONMENT)
         return self._runner
 
-    def _start(self, *args: str) -> _Process:
-        process: Any = self._git().execute(self._command(*args), istream=subprocess.PIPE, as_process=True)
-        return _Process(process)
-
-    def run(self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,)) -> tuple[int, bytes]:
-        """Run one command to its end; a status that is not `ok` raises GitFailed."""
+    def _start(self, *args: str, tree: bool = True, env: dict[str, str] | None = None) -> _Process:
+        command = self._command(*args, tree=tree)
+        runner = self._git()
         from git.exc import GitCommandNotFound
 
         try:
-            process = self._start(*args)
+            process: Any = runner.execute(command, istream=subprocess.PIPE, as_process=True, env=env)
         except GitCommandNotFound:
             raise GitFailed("git is not installed, or not on the PATH") from None
+        return _Process(process)
+
+    def run(self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,), **start: Any) -> tuple[int, bytes]:
+        """Run one command to its end; a status that is not `ok` raises GitFailed."""
+        process = self._start(*args, **start)
         out, err = process.finish(stdin)
         if process.status not in ok:
             lines = err.decode(errors="replace").strip().splitlines()
             raise GitFailed(f"git {args[0]}: {lines[-1] if lines else f'exit status {process.status}'}")
         return process.status, out
 
-    def _text(self, *args: str) -> str:
-        return os.fsdecode(self.run(*args)[1]).strip("\n")
+    def _text(self, *args: str, **start: Any) -> str:
+        return os.fsdecode(self.run(*args, **start)[1]).strip("\n")
 
     # -- facts ----------------------------------------------------------------------
 
     def _facts(self) -> dict[str, str]:
         try:
-            lines = self._text("rev-parse", "--show-object-format", "--git-path", "objects")
-            bare = self._text("config", "--type=bool", "--default=false", "--get", "core.bare")
+            # Without a work tree named, or a bare repository would not say so.
+            facts = self._text(
+                "rev-parse", "--is-bare-repository", "--show-object-format", "--git-path", "objects", tree=False
+            )
         except GitFailed as e:
             raise NoTeam(f"{self.layout.root}: {e}") from None
-        kind, objects = lines.split("\n", 1)
+        bare, kind, objects = facts.split("\n", 2)
         return {"bare": bare, "format": kind, "objects": os.path.join(self.layout.root, objects)}
 
     def version(self) -> tuple[int, ...]:
@@ -142,19 +151,16 @@ class Repo:
     # -- branches -------------------------------------------------------------------
 
     def check_branch_name(self, name: str) -> str:
-        try:
-            self.run("check-ref-format", "--branch", name)
-        except GitFailed:
-            raise BadInput(f"{name!r} is no valid branch name") from None
-        if name.startswith("-") or name == "HEAD":
+        valid = self.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1))[0] == 0
+        if not valid or name.startswith(("-", "@")) or name == "HEAD":
             raise BadInput(f"{name!r} is no valid branch name")
         return name
 
     def tip(self, ref: str) -> str | None:
         """The commit a full ref name points at, or None."""
-        if value := loose_ref(self.layout, ref):
+        if value := read_ref(self.layout, ref):
             return value
-        status, out = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", ref, ok=(0, 1, 128))
+        status, out = self.run("show-ref", "--verify", "--hash", ref, ok=(0, 1, 128))
         return out.decode().strip() if status == 0 else None
 
     def head_branch(self) -> str | None:
@@ -215,13 +221,20 @@ class Repo:
         if durable:
             sync_directory(os.path.dirname(os.path.join(self.layout.common, ref)))
 
+    def warm_up(self, durable: bool) -> None:
+        self.person()
+        self._ref_process(durable)
+
+    def _ref_process(self, durable: bool) -> _Process:
+        if durable not in self._refs:
+            fsync = "core.fsync=committed" if durable else "core.fsync=none"
+            self._refs[durable] = self._start("-c", fsync, "update-ref", "-m", "gitteam", "--stdin")
+        return self._refs[durable]
+
     def _update_ref(self, command: str, durable: bool) -> str | None:
         """None when git moved the ref, otherwise what it said. The process stays for the next change."""
         for attempt in (1, 2):
-            if durable not in self._refs:
-                fsync = "core.fsync=committed" if durable else "core.fsync=none"
-                self._refs[durable] = self._start("-c", fsync, "update-ref", "-m", "gitteam", "--stdin")
-            process = self._refs[durable]
+            process = self._ref_process(durable)
             try:
                 process.write(f"start\n{command}\ncommit\n".encode())
                 if process.line() == b"start: ok" and process.line() == b"commit: ok":
@@ -264,6 +277,10 @@ class Repo:
         """Objects that the history of `ref` needs and the repository does not have."""
         out = self.run("rev-list", "--objects", "--missing=print", "--end-of-options", ref, ok=(0, 128))[1]
         return [line[1:].decode() for line in out.split(b"\n") if line.startswith(b"?")]
+
+    def tracked_files(self, *paths: str) -> list[str]:
+        """What the person's index has under these paths."""
+        return [path for path in self._text("ls-files", "-z", "--", *paths).split("\0") if path]
 
     def files_under(self, commit: str, *paths: str) -> list[str]:
         out = self._text("ls-tree", "-r", "-z", "--name-only", "--end-of-options", commit, "--", *paths)
@@ -317,7 +334,18 @@ class Repo:
         """Set the person's index entries for these paths, and no others."""
         zero = "0" * self.objects.hex_length
         lines = [f"100644 {oid}\t{path}\0" if oid else f"0 {zero}\t{path}\0" for path, oid in entries.items()]
-        self.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(lines)))
+        self.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(lines)), env=self._without_filters())
+
+    def _without_filters(self) -> dict[str, str]:
+        """Settings that switch every filter off: writing an index compares files, and would run them."""
+        names = self.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", ok=(0, 1))[1].split(b"\0")
+        drivers = {os.fsdecode(name).rpartition(".")[0] for name in names if name}
+        pairs = [(f"{d}.{key}", "") for d in sorted(drivers) for key in ("clean", "smudge", "process")]
+        pairs += [(f"{d}.required", "false") for d in sorted(drivers)]
+        env = {"GIT_CONFIG_COUNT": str(len(pairs))}
+        for number, (key, value) in enumerate(pairs):
+            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return env
 
     def unfinished_business(self) -> str:
         """What the person is in the middle of, that a commit on their branch would disturb."""
@@ -343,6 +371,22 @@ class Repo:
             if process:
                 process.finish(b"")
         self._reader, self._refs = None, {}
+
+
+def _gitpython() -> type[Git]:
+    """GitPython's command runner. Importing it runs `git version` twice, unless it cannot find git."""
+    settings = {"GIT_PYTHON_REFRESH": "quiet", "GIT_PYTHON_GIT_EXECUTABLE": os.devnull}
+    before = {key: os.environ.get(key) for key in settings}
+    os.environ.update(settings)
+    try:
+        from git import Git
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+    return Git
 
 
 def _inode(path: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from gitteam.roster import Config, parse_config
 from gitteam.team import LOCK_TIMEOUT
 from gitteam.tree import Disk, Tree
 
-_EXCLUDE = ("# gitteam: the team's files, whose history is on a branch of its own", "/.team/", "/.tasks/")
+_EXCLUDE = b"# gitteam: the team's files, whose history is on a branch of its own\n/.team/\n/.tasks/\n"
 # Whatever a person sets for line endings or filters, the board's files are checked out as they are.
 _ATTRIBUTES = b"* -text -eol -filter -ident -working-tree-encoding\n"
 
@@ -96,6 +97,8 @@ def _start(repo: Repo, place: Layout, name: str | None, branch: str | None) -> b
     """Begin a history, or join the one there is; whether it was begun."""
     branch = repo.check_branch_name(branch or layout.DEFAULT_BRANCH)
     tracked = repo.head_branch() == branch
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(place.checkpoint)  # of a team that is no more
     team = layout.check_name(name, "team name") if name else _team_name(place)
     tip = _check_free(repo, place, branch, tracked)
     tree = Tree(repo.objects, repo.tree_of(tip) if tip else None, place.root)
@@ -135,13 +138,10 @@ def _check_free(repo: Repo, place: Layout, branch: str, tracked: bool) -> str | 
         if what := repo.unfinished_business():
             raise Refused(f"{what} is under way in this checkout: finish or abort it first")
         return tip
-    head = repo.tip("HEAD")
-    code = Tree(repo.objects, repo.tree_of(head) if head else None, place.root)
-    for path in (layout.TEAM, layout.TASKS):
-        if code.names(path) or code.directories(path):
-            here = repo.head_branch()
-            keep = f"keep the board there with `--branch {here}`" if here else "switch to a branch first"
-            raise Conflict(f"{path} is already tracked on {here or 'the checked out commit'}: {keep}")
+    if found := repo.tracked_files(layout.TEAM, layout.TASKS):
+        here = repo.head_branch()
+        keep = f"keep the board there with `--branch {here}`" if here else "switch to a branch first"
+        raise Conflict(f"{found[0]} is already tracked on {here or 'the checked out commit'}: {keep}")
     tip = tip or repo.tip(f"refs/remotes/origin/{branch}")
     if tip and Tree(repo.objects, repo.tree_of(tip), place.root).oid(layout.CONFIG) is None:
         raise Conflict(f"branch {branch} exists and holds no team: choose another with `--branch NAME`")
@@ -150,34 +150,36 @@ def _check_free(repo: Repo, place: Layout, branch: str, tracked: bool) -> str | 
 
 def exclude(place: Layout) -> bool:
     """Keep the board out of the code branch's `git status`; whether the file had to be changed."""
-    text = _read_exclude(place)
-    missing = [line for line in _EXCLUDE if line not in text.splitlines()]
-    if not missing:
+    if is_excluded(place):
         return False
+    data = _read_exclude(place)
     os.makedirs(os.path.dirname(place.exclude), exist_ok=True)
-    with open(place.exclude, "a", encoding="utf-8", errors="surrogateescape") as f:
-        f.write(("" if not text or text.endswith("\n") else "\n") + "".join(line + "\n" for line in missing))
+    with open(place.exclude, "ab") as f:
+        # Exactly what `_unexclude` takes away again, also behind a last line that does not end.
+        f.write(_EXCLUDE if not data or data.endswith(b"\n") else b"\n" + _EXCLUDE[:-1])
     return True
 
 
 def is_excluded(place: Layout) -> bool:
-    return set(_EXCLUDE) <= set(_read_exclude(place).splitlines())
+    return _EXCLUDE[:-1] in _read_exclude(place)
 
 
-def _read_exclude(place: Layout) -> str:
+def _read_exclude(place: Layout) -> bytes:
     try:
-        with open(place.exclude, encoding="utf-8", errors="surrogateescape") as f:
+        with open(place.exclude, "rb") as f:
             return f.read()
     except FileNotFoundError:
-        return ""
+        return b""
 
 
 def _unexclude(place: Layout) -> None:
-    lines = _read_exclude(place).splitlines(keepends=True)
-    kept = [line for line in lines if line.rstrip("\n") not in _EXCLUDE]
-    if kept != lines:
-        with open(place.exclude, "w", encoding="utf-8", errors="surrogateescape") as f:
-            f.writelines(kept)
+    data = _read_exclude(place)
+    kept = data.replace(_EXCLUDE, b"").removesuffix(b"\n" + _EXCLUDE[:-1])
+    if kept != data:
+        with open(place.exclude, "wb") as f:
+            f.write(kept)
+    if data and not kept:  # init made it
+        os.unlink(place.exclude)
 
 
 def uninstall(place: Layout, history: bool) -> tuple[str, list[str]]:
@@ -185,6 +187,9 @@ def uninstall(place: Layout, history: bool) -> tuple[str, list[str]]:
     those whose text is in no history.
     """
     ledger = Ledger(place, LOCK_TIMEOUT)
+    if ledger.repo.tip(ledger.ref) is None and history:  # a removal that was interrupted
+        _forget(place)
+        return ledger.branch, []
     try:
         alive = [name for name in ledger.config().members if liveness.current_run(place, name)]
         if alive:
@@ -200,9 +205,17 @@ def uninstall(place: Layout, history: bool) -> tuple[str, list[str]]:
             ledger.repo.delete_ref(ledger.ref)
     finally:
         ledger.close()
-    _unexclude(place)
-    shutil.rmtree(place.state, ignore_errors=True)
+    _forget(place)
     return ledger.branch, left
+
+
+def _forget(place: Layout) -> None:
+    """The file that says there is a team goes last, so that an interrupted removal can be repeated."""
+    _unexclude(place)
+    for name in sorted(os.listdir(place.state), key=lambda name: name == os.path.basename(place.branch)):
+        path = os.path.join(place.state, name)
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+    os.rmdir(place.state)
 
 
 def _remove_files(place: Layout, known: dict[str, bytes]) -> list[str]:

@@ -25,7 +25,7 @@ from gitteam import layout, liveness, mail, moves, roster
 from gitteam.board import Board
 from gitteam.checkpoint import Checkpoint, CheckpointFile, differences
 from gitteam.errors import BadFile, BadInput, Conflict, LockTimeout, NotFound, NothingToDo, Refused
-from gitteam.layout import USER, loose_ref
+from gitteam.layout import USER, read_ref
 from gitteam.records import IN_PROGRESS, KINDS, Member, Message, Task
 from gitteam.roster import Config, read_config
 from gitteam.status import Status, gather
@@ -117,9 +117,10 @@ class Team:
 
     def _is_current(self) -> bool:
         note = self._note.read()
-        if not note or note.missing or loose_ref(self.place, f"refs/heads/{self.branch}") != note.commit:
+        if not note or note.missing or read_ref(self.place, f"refs/heads/{self.branch}") != note.commit:
             return False
-        if any(differences(self.place, note)[:2]) or _has_asides(self.place.aside):
+        changed, gone, renewed = differences(self.place, note)
+        if changed or gone or None in renewed.values() or _has_asides(self.place.aside):
             return False
         return not any(self._is_orphan(task) for task in self._board(self._standing()).tasks.values())
 
@@ -296,6 +297,7 @@ class Team:
         with Watch(self.place) as watch:
             if watch.trouble:
                 warn(watch.trouble)
+            self.ledger.warm_up()
             while True:
                 found = self._something_for(name, watch)
                 if found[0] or found[1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from gitteam.checkpoint import Checkpoint
@@ -64,6 +64,17 @@ class Tree:
         if entry is None or not is_dir(entry):
             return {}
         return self._objects.tree(self._objects.oid_of(entry))
+
+    def differing(self, other: Tree, directory: str) -> Iterator[str]:
+        """The files under a directory that are not the same in both trees; equal subdirectories are passed over."""
+        ours, theirs = self._entries(directory), other._entries(directory)
+        for name in ours.keys() | theirs.keys():
+            pair = ours.get(name), theirs.get(name)
+            if pair[0] != pair[1]:
+                if any(entry and is_dir(entry) for entry in pair):
+                    yield from self.differing(other, f"{directory}/{name}")
+                if any(entry and not is_dir(entry) for entry in pair):
+                    yield f"{directory}/{name}"
 
     def with_edits(self, edits: dict[str, bytes | None], durable: bool) -> Tree:
         """The tree after these files were written (None: taken away), its objects stored."""
@@ -149,7 +160,12 @@ class Overlay:
         return list(self.tokens(directory))
 
     def directories(self, directory: str) -> list[str]:
-        return self.below.directories(directory)
+        prefix = directory + "/"
+        made = [
+            path[len(prefix) :] for path, data in self.edits.items() if data is not None and path.startswith(prefix)
+        ]
+        names = [path.partition("/")[0] for path in made if "/" in path]
+        return list(dict.fromkeys([*self.below.directories(directory), *names]))
 
     def tokens(self, directory: str) -> dict[str, bytes | None]:
         tokens = self.below.tokens(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from types import TracebackType
@@ -26,6 +27,9 @@ class Watch:
         from watchdog.events import FileSystemEventHandler
         from watchdog.observers import Observer
 
+        # It warns of events that come while it stops; nobody needs to read that.
+        logging.getLogger("watchdog").addHandler(logging.NullHandler())
+        logging.getLogger("watchdog").propagate = False
         self._place = place
         self._changed = threading.Event()
         self._swept: set[str] = set()

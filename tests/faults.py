@@ -7,34 +7,35 @@ an interpreter, so that the n-th call of a kind is a call of the program's and h
 from __future__ import annotations
 
 import ctypes
-import json
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import filelock  # noqa: F401  # loaded before forking: a lazy import would open files of its own
-import git as _git  # noqa: F401
+# Loaded before forking: what is imported late opens files of its own, at points that are not the program's.
+import filelock  # noqa: F401
 import git.exc  # noqa: F401
 import pytest
-from conftest import TIMEOUT, git
+from conftest import TIMEOUT, until
+from conftest import git as run_git
 
 import gitteam.cli.mail
 import gitteam.cli.member
 import gitteam.cli.report
 import gitteam.cli.setup
 import gitteam.cli.task
-import gitteam.doctor
+import gitteam.doctor  # noqa: F401
 from gitteam import Team
 from gitteam.cli import run as run_command
 from gitteam.journal import Replay
@@ -45,24 +46,19 @@ from gitteam.objects import digest
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended: its exit code, negative for a signal, and what it printed."""
+    """How a process ended: its exit code, negative for a signal, and what it printed."""
 
     code: int
     out: str
     err: str
 
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
 
 class Child:
-    """A forked process that waits for `go`, does one thing and ends."""
+    """A forked process that waits for `go`, does one thing in a directory, and ends with what that returns."""
 
-    def __init__(self, body: Callable[[], int], cwd: Path, output: Path):
-        self._output = output
+    def __init__(self, body: Callable[[], int], cwd: Path):
+        self._output = [tempfile.TemporaryFile() for _ in range(2)]
         ready, self._go = os.pipe()
-        sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:
             self._live(body, cwd, ready)
@@ -73,8 +69,8 @@ class Child:
         try:
             os.close(self._go)
             os.chdir(cwd)
-            for number, name in ((1, "out"), (2, "err")):
-                os.dup2(os.open(f"{self._output}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+            for number, file in enumerate(self._output, 1):
+                os.dup2(file.fileno(), number)
             sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))
             if os.read(ready, 1):
                 code = body()
@@ -89,24 +85,35 @@ class Child:
         os.close(self._go)
         return self
 
-    def kill(self) -> None:
-        os.kill(self.pid, 9)
-        os.waitpid(self.pid, 0)
-
     def end(self) -> Outcome:
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        out, err = (Path(f"{self._output}.{name}").read_text() for name in ("out", "err"))
-        return Outcome(code, out, err)
+        try:
+            status = until(lambda: (found := os.waitpid(self.pid, os.WNOHANG))[0] and (found[1],), "its end")[0]
+        except AssertionError:
+            os.kill(self.pid, 9)
+            os.waitpid(self.pid, 0)
+            raise
+        code = os.waitstatus_to_exitcode(status)
+        texts = []
+        for file in self._output:
+            file.seek(0)
+            texts.append(file.read().decode())
+            file.close()
+        return Outcome(code, *texts)
+
+    def kill(self) -> Outcome:
+        os.kill(self.pid, 9)
+        return self.end()
 
 
 def command(root: Path, *words: str) -> Child:
-    return Child(lambda: run_command(list(words)), root, root.parent / "output")
+    return Child(lambda: run_command(list(words)), root)
 
 
 def call(root: Path, *words: str) -> Outcome:
     """Run one command, undisturbed."""
     found = command(root, *words).go().end()
     assert "Traceback" not in found.err, found.err
+    assert "a bug in gitteam" not in found.err, found.err
     return found
 
 
@@ -124,26 +131,6 @@ def _can_trace() -> bool:
 needs_strace = pytest.mark.skipif(not _can_trace(), reason="strace is missing, or may not trace here")
 
 
-def call_traced(root: Path, words: tuple[str, ...], *options: str) -> Outcome:
-    """Run one command under strace with these options."""
-    child = command(root, *words)
-    tracer = subprocess.Popen(["strace", "-qq", *options, "-p", str(child.pid)], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + TIMEOUT
-    while "TracerPid:\t0\n" in Path(f"/proc/{child.pid}/status").read_text():
-        assert time.monotonic() < deadline, "strace did not attach"
-        time.sleep(0.001)
-    found = child.go().end()
-    tracer.wait(TIMEOUT)
-    return found
-
-
-def call_injected(root: Path, words: tuple[str, ...], point: Point, what: str) -> Outcome:
-    return call_traced(
-        root, words, "-o", "/dev/null", "-e", f"trace={point.call}",
-        "-e", f"inject={point.call}:{what}:when={point.number}",
-    )  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Point:
     """The n-th use of a system call by a command."""
@@ -154,22 +141,48 @@ class Point:
     def __str__(self) -> str:
         return f"{self.call} {self.number}"
 
+    def inject(self, what: str) -> tuple[str, ...]:
+        return "-e", f"trace={self.call}", "-e", f"inject={self.call}:{what}:when={self.number}"
 
-def points(root: Path, words: tuple[str, ...], calls: str) -> list[Point]:
-    """Every use a command makes of these system calls, in order. Of openat only what creates or writes."""
+
+def call_traced(root: Path, words: tuple[str, ...], *options: str, log: str = "/dev/null") -> Outcome:
+    """Run one command under strace. Only its own process is traced, not the git it starts."""
+    child = command(root, *words)
+    tracer = subprocess.Popen(["strace", "-qq", "-o", log, *options, "-p", str(child.pid)], stderr=subprocess.DEVNULL)
+    until(lambda: "TracerPid:\t0\n" not in Path(f"/proc/{child.pid}/status").read_text(), "strace attached")
+    found = child.go().end()
+    tracer.wait(TIMEOUT)
+    return found
+
+
+def points(root: Path, words: tuple[str, ...], calls: str, reading: bool = False) -> list[Point]:
+    """Every use a command makes of these system calls, in order. Files opened for reading only if asked for."""
     log = root.parent / "trace"
-    call_traced(root, words, "-o", str(log), "-e", f"trace={calls}", "-e", "signal=none")
+    call_traced(root, words, "-e", f"trace={calls}", "-e", "signal=none", log=str(log))
     seen: Counter[str] = Counter()
     found = []
     for line in log.read_text(errors="replace").splitlines():
         if match := re.match(r"(\w+)\(", line):
             seen[match[1]] += 1
-            if match[1] != "openat" or re.search(r"O_CREAT|O_WRONLY|O_RDWR", line):
+            if reading or match[1] != "openat" or re.search(r"O_CREAT|O_WRONLY|O_RDWR", line):
                 found.append(Point(match[1], seen[match[1]]))
     return found
 
 
-# -- scenes: a prepared board, copied for each point -------------------------------------------
+def disturb_git(directory: Path, subcommand: str, *options: str, once: bool) -> str:
+    """A PATH on which this subcommand of git, the first time or always, runs under strace with these options."""
+    directory.mkdir(exist_ok=True)
+    real, script = shutil.which("git"), directory / "git"
+    first = f"mkdir {directory}/disturbed 2>/dev/null" if once else "true"
+    script.write_text(
+        f'#!/bin/sh\ncase " $* " in *" {subcommand} "*)\n'
+        f"  {first} && exec strace -qq -o /dev/null {' '.join(options)} {real} \"$@\" ;;\nesac\nexec {real} \"$@\"\n"
+    )
+    script.chmod(0o755)
+    return f"{directory}:{os.environ['PATH']}"
+
+
+# -- scenes: a prepared board, copied for each disturbance ---------------------------------------
 
 
 @dataclass(frozen=True)
@@ -178,8 +191,7 @@ class Scene:
 
     template: Path
     words: tuple[str, ...]
-    before: dict[str, Any]
-    after: dict[str, Any]
+    states: list[State]  # before it, and after each commit it makes
     belongings: dict[str, bytes]
 
     def fresh(self) -> Path:
@@ -190,107 +202,156 @@ class Scene:
 
     def check(self, root: Path, found: Outcome, by_reading: bool) -> None:
         """After a disturbed run: the next command works by itself, and all that must hold does."""
-        if by_reading:
-            again = call(root, "task", "list", "--all", "--json")
-        else:
-            again = call(root, "send", "user", "still there?")
+        again = call(root, "task", "list") if by_reading else call(root, "send", "user", "still there?")
         assert (again.code, again.err) == (0, ""), "the next command does not simply work"
-        state = state_of(root)
-        assert state in (self.before, self.after), "neither before nor after"
-        if found.code == 0:
-            assert state == self.after, "acknowledged, but not there"
-        sound(root)
-        assert belongings(root) == self.belongings
+        state = sound(root)
+        assert state in self.states, f"neither before nor after: {state}"
+        assert found.code or state == self.states[-1], f"acknowledged, but not there: {state}"
+        assert belongings(root) == self.belongings, "something of the person's was touched"
 
 
 def scene(directory: Path, words: tuple[str, ...], prepare: Callable[[Team, Path], None]) -> Scene:
     template = new_board(directory / "template")
     with Team(template) as team:
         prepare(team, template)
-    shutil.copytree(template, directory / "before")
-    shutil.copytree(template, directory / "after")
-    assert call(directory / "after", *words).code == 0
-    return Scene(template, words, state_of(directory / "before"), state_of(directory / "after"), belongings(template))
+    before, after = (shutil.copytree(template, directory / name, symlinks=True) for name in ("before", "after"))
+    assert call(after, *words).code == 0
+    sound(after)
+    commits = run_git(after, "rev-list", "--reverse", f"{_tip(template)}..{_tip(after)}").split()
+    return Scene(template, words, [sound(before), *(_state_at(after, c) for c in commits)], belongings(template))
 
 
-def new_board(root: Path) -> Path:
-    """A small repository with a team in it, alice and bob."""
+def _tip(root: Path) -> str:
+    return run_git(root, "rev-parse", "gitteam")
+
+
+def _state_at(root: Path, commit: str) -> State:
+    packed = subprocess.run(["git", "archive", commit], cwd=root, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        return _state({m.name: archive.extractfile(m).read() for m in archive if m.isfile()})  # type: ignore[union-attr]
+
+
+def new_repository(root: Path) -> Path:
     root.mkdir(parents=True)
-    git(root, "init", "-q", "--template=")
+    run_git(root, "init", "-q", "--template=")
     (root / "README.md").write_text("# project\n")
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "first")
-    Team.init(root)
+    run_git(root, "add", ".")
+    run_git(root, "commit", "-qm", "first")
+    return root
+
+
+def new_board(root: Path, branch: str | None = None) -> Path:
+    """A small repository with a team in it, alice and bob."""
+    Team.init(new_repository(root), branch=branch)
     with Team(root) as team:
         team.add_member("alice", "backend")
         team.add_member("bob", "frontend", "external")
     return root
 
 
-def state_of(root: Path) -> dict[str, Any]:
-    """What the branch says once hand edits are in, without what differs from run to run."""
-    with Team(root) as team:
-        team.ledger.sync()
-    files = {}
-    for path in git(root, "ls-tree", "-r", "--name-only", "gitteam").splitlines():
-        text = git(root, "show", f"gitteam:{path}")
-        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
-        files[path] = re.sub(r'"(id|timestamp|since)": ("\w+"|[\d.]+)', r'"\1": 0', text)
-    files.pop(".team/inbox/user.jsonl", None)
-    return files
+# -- what must hold -----------------------------------------------------------------------------
 
 
-def belongings(root: Path) -> dict[str, bytes]:
-    """What is the person's: everything in the checkout and the git directory that is not the team's."""
-    ours = re.compile(r"\.team/|\.tasks/|\.git/(gitteam/|objects/|refs/heads/gitteam$|logs/refs/heads/gitteam$)")
-    found = {}
-    for folder, _, names in os.walk(root):
-        for name in names:
-            path = os.path.relpath(os.path.join(folder, name), root)
-            if not ours.match(path):
-                found[path] = Path(folder, name).read_bytes()
-    return found
+State = dict[str, str]
 
 
-def sound(root: Path) -> None:
-    """The invariants that one look can tell: objects, history, and files that equal the branch, no more and no less."""
-    assert git(root, "fsck", "--full", "--strict", "--no-dangling") == ""
+def sound(root: Path) -> State:
+    """Objects, history, op ids, and files that equal the branch, no more and no less; returns what the board says."""
+    assert run_git(root, "fsck", "--full", "--strict", "--no-dangling") == "", "git fsck has something to say"
     with Team(root) as team:
         ledger = team.ledger
-        assert Replay().run(ledger.repo, ledger.ref, merges_allowed=ledger.tracked) == []
-        on_branch = {}
-        for line in git(root, "ls-tree", "-r", "-z", ledger.branch, "--", ".team", ".tasks").split("\0"):
-            if line:
-                on_branch[line.partition("\t")[2]] = line.split()[2]
-        assert files_of(root) == on_branch
-        ops = re.findall(r"^Team-Op: (\w+)$", git(root, "log", "--format=%B", ledger.branch), re.MULTILINE)
-        assert len(ops) == len(set(ops)) == len(git(root, "rev-list", ledger.branch).splitlines())
+        ledger.sync()
+        findings = Replay().run(ledger.repo, ledger.ref, merges_allowed=ledger.tracked)
+        assert not findings, f"the history is wrong: {findings}"
+        listing = run_git(root, "ls-tree", "-r", "-z", ledger.branch, "--", ".team", ".tasks").split("\0")
+        on_branch = {line.partition("\t")[2]: line.split()[2] for line in listing if line}
+        on_disk = board_files(root)
+        hashes = {path: digest(b"blob", data, 40) for path, data in on_disk.items()}
+        assert hashes == on_branch, f"files and branch differ: {set(hashes.items()) ^ set(on_branch.items())}"
+        messages = run_git(root, "log", "--format=%B%x01", ledger.branch, "--", ".team", ".tasks").split("\x01")[:-1]
+        ops = [op for message in messages for op in re.findall(r"^Team-Op: (\w+)$", message, re.MULTILINE)]
+        assert len(set(ops)) == len(ops) == len(messages), "not one operation to each commit"
+    return _state(on_disk)
 
 
-def files_of(root: Path) -> dict[str, str]:
+def _state(files: dict[str, bytes]) -> State:
+    """The board's texts without what differs from run to run."""
+    state = {}
+    for path, data in files.items():
+        if path != ".team/inbox/user.jsonl" and path.startswith((".team/", ".tasks/")):
+            text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", data.decode())
+            state[path] = re.sub(r'"(id|timestamp|since)": ("\w+"|[\d.]+)', r'"\1": 0', text)
+    return state
+
+
+def board_files(root: Path) -> dict[str, bytes]:
     found = {}
     for top in (".team", ".tasks"):
         for folder, _, names in os.walk(root / top):
             for name in names:
                 path = Path(folder, name)
-                found[str(path.relative_to(root))] = digest(b"blob", path.read_bytes(), 40)
+                found[str(path.relative_to(root))] = path.read_bytes()
     return found
 
 
-# -- places of their own ----------------------------------------------------------------------
-
-CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
+_TEAMS = re.compile(r"\.team/|\.tasks/|\.git/(gitteam/|objects/|refs/heads/gitteam$|logs/refs/heads/gitteam$)")
 
 
-def in_namespace(body: Callable[[], None], directory: Path) -> None:
-    """Run `body` in a process with mounts of its own; what it raises fails the test."""
-    raise NotImplementedError
+def belongings(root: Path) -> dict[str, bytes]:
+    """What is the person's: everything in the checkout and the git directory that is not the team's."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.relpath(os.path.join(folder, name), root)
+            if not _TEAMS.match(path):
+                found[path] = Path(folder, name).read_bytes()
+    return found
 
 
-@contextmanager
-def deleted_later(path: Path) -> Iterator[Path]:
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+# -- mounts of one's own --------------------------------------------------------------------------
+
+_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
 
 
-_ = (ctypes, gitteam)
+def with_own_mounts(body: Callable[[], None], cwd: Path) -> None:
+    """Run `body` in a process whose mounts nobody else sees; skips the test where that is not allowed."""
+
+    def live() -> int:
+        if not _unshare():
+            return 77
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+        body()
+        return 0
+
+    found = Child(live, cwd).go().end()
+    if found.code == 77:
+        pytest.skip("no mount namespaces here")
+    assert found.code == 0, found.err
+
+
+def _unshare() -> bool:
+    user, group = os.getuid(), os.getgid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_NEW_MOUNTS | (_NEW_USER if user else 0)):
+        return False
+    if user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    return True
+
+
+def mount_memory(directory: Path, size: str) -> Path:
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(directory)], check=True)
+    return directory
+
+
+def wait_free(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Whether a condition comes about in so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True

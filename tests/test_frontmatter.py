@@ -211,7 +211,7 @@ def agree(inner: str) -> None:
         assert loaded == numbers
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(spiced_heads())
 @example("a: -0\n")
 @example("a: [\xa0]\n")

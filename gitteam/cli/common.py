@@ -14,8 +14,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from gitteam import layout
+from gitteam.errors import BadInput
 from gitteam.render import visible
-from gitteam.team import Team
+from gitteam.team import LOCK_TIMEOUT, Team
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,8 +32,7 @@ class Shell:
     @property
     def team(self) -> Team:
         if self._team is None:
-            timeout = os.environ.get("GITTEAM_LOCK_TIMEOUT")
-            self._team = Team(self.directory, **({"lock_timeout": float(timeout)} if timeout else {}))
+            self._team = Team(self.directory, _lock_timeout())
         return self._team
 
     def print(self, data: Any, text: str | Iterable[str]) -> None:
@@ -48,6 +48,17 @@ class Shell:
                 click.echo(line)
 
 
+def _lock_timeout() -> float:
+    text = os.environ.get("GITTEAM_LOCK_TIMEOUT") or str(LOCK_TIMEOUT)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < 1e6:
+        raise BadInput(f"GITTEAM_LOCK_TIMEOUT takes seconds, not {text!r}")
+    return seconds
+
+
 def hint(text: str) -> None:
     """Something for the person, not part of the data."""
     click.echo(click.style(visible(text), dim=True), err=True)
@@ -56,15 +67,19 @@ def hint(text: str) -> None:
 pass_shell = click.make_pass_decorator(Shell)
 
 
+def _everywhere() -> list[click.Parameter]:
+    return [
+        click.Option(["-C", "directory"], metavar="DIR", expose_value=False, callback=_set_directory, hidden=True),
+        click.Option(["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print JSON."),
+    ]
+
+
 class Command(click.Command):
     """A command that takes -C and --json, wherever they stand."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.params += [
-            click.Option(["-C", "directory"], metavar="DIR", expose_value=False, callback=_set_directory, hidden=True),
-            click.Option(["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print JSON."),
-        ]
+        self.params += _everywhere()
 
 
 class Group(click.Group):
@@ -72,10 +87,16 @@ class Group(click.Group):
 
     command_class = Command
 
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.params += _everywhere()
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
+        rest = list(args)
+        while rest and rest[0] in ("-C", "--json"):
+            del rest[: 2 if rest[0] == "-C" else 1]
+        named = bool(rest) and (not rest[0].startswith("-") or rest[0] in ("-h", "--help"))
+        return super().parse_args(ctx, args if named or ctx.resilient_parsing else ["list", *args])
 
 
 def _set_directory(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -88,12 +109,12 @@ def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.find_object(Shell).as_json = True  # type: ignore[union-attr]
 
 
-def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     names = [m.name for m in _quiet_team(ctx).members()] + [layout.USER, layout.LEAD]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def _complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     tasks = _quiet_team(ctx).tasks()
     return [CompletionItem(str(t.id), help=visible(t.subject)) for t in tasks if str(t.id).startswith(incomplete)]
 
@@ -119,17 +140,17 @@ TASK_ID = TaskId()
 
 
 def task_argument(name: str = "number", required: bool = True) -> Callable[[F], F]:
-    return click.argument(name, metavar="ID", type=TASK_ID, required=required, shell_complete=_complete_task)
+    return click.argument(name, metavar="ID", type=TASK_ID, required=required, shell_complete=complete_task)
 
 
 def name_argument(required: bool = True) -> Callable[[F], F]:
-    return click.argument("name", metavar="NAME", required=required, shell_complete=_complete_name)
+    return click.argument("name", metavar="NAME", required=required, shell_complete=complete_name)
 
 
 def acting(function: F) -> F:
     """The option that says who acts."""
     option = click.option(
-        "--as", "by", metavar="NAME", default=layout.USER, shell_complete=_complete_name,
+        "--as", "by", metavar="NAME", default=layout.USER, shell_complete=complete_name,
         help="Who acts: a member's name. Without it: you.",
     )  # fmt: skip
     return option(function)

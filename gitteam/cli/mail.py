@@ -12,6 +12,7 @@ from gitteam.cli.common import (
     Command,
     Shell,
     acting,
+    complete_name,
     dim,
     hint,
     name_argument,
@@ -91,7 +92,7 @@ def _letters(messages: list[Message]) -> Iterator[str]:
 
 
 @click.command(cls=Command)
-@click.option("--as", "by", metavar="NAME", required=True, help="Who waits.")
+@click.option("--as", "by", metavar="NAME", required=True, shell_complete=complete_name, help="Who waits.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Give up after so many seconds: exit 3.")
 @pass_shell
 def wait(shell: Shell, by: str, timeout: float | None) -> None:

@@ -7,6 +7,7 @@ from click.shell_completion import get_completion_class
 
 from gitteam import layout, setup
 from gitteam.cli.common import Command, Shell, heading, hint, pass_shell, visible_line
+from gitteam.errors import GitteamError
 from gitteam.team import Team
 
 
@@ -48,13 +49,22 @@ def uninstall(shell: Shell, history: bool, yes: bool) -> None:
     """
     place = layout.find(shell.directory)
     what = "the board, the inboxes" + (" and all of the history" if history else "; the history stays on its branch")
-    if not yes:
-        click.confirm(f"remove {what} in {visible_line(place.root)}?", abort=True, err=True)
+    if not yes and not _confirmed(f"remove {what} in {visible_line(place.root)}?"):
+        raise GitteamError("nothing was removed")
     branch, kept = setup.uninstall(place, history)
     for path in kept:
         hint(f"left, because it is in no history: {path}")
     left = "" if history else f"; `gitteam init --branch {branch}` brings it back, `git branch -D {branch}` deletes it"
     shell.print({"removed": True, "branch": None if history else branch, "left": kept}, f"removed{left}")
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort as e:
+        if isinstance(e.__context__, EOFError):  # nobody there to answer
+            return False
+        raise
 
 
 @click.command(cls=Command)

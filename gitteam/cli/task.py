@@ -15,6 +15,8 @@ from gitteam.cli.common import (
     Group,
     Shell,
     acting,
+    complete_name,
+    complete_task,
     dim,
     fit,
     heading,
@@ -50,7 +52,7 @@ def task() -> None:
 @click.option("--all", "everything", is_flag=True, help="Also what was finished long ago.")
 @click.option("--ready", is_flag=True, help="Only what can be claimed now.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only tasks with this status.")
-@click.option("--owner", metavar="NAME", help="Only this member's tasks.")
+@click.option("--owner", metavar="NAME", shell_complete=complete_name, help="Only this member's tasks.")
 @pass_shell
 def list_(shell: Shell, everything: bool, ready: bool, status: str | None, owner: str | None) -> None:
     """Show the board: in progress, ready, blocked, done.
@@ -114,7 +116,14 @@ def _tell(shell: Shell, task: Task) -> None:
 @task.command()
 @click.argument("subject")
 @click.option("-d", "--description", default="", help="What exactly; `-` reads it from standard input.")
-@click.option("--blocked-by", metavar="ID", type=TASK_ID, multiple=True, help="A task that has to be done first.")
+@click.option(
+    "--blocked-by",
+    metavar="ID",
+    type=TASK_ID,
+    multiple=True,
+    shell_complete=complete_task,
+    help="What has to be done first.",
+)
 @click.option("--role", default="", help="Only members of this role claim it by themselves.")
 @click.option("--priority", type=int, default=0, help="Higher goes first; 0 if not given.")
 @acting
@@ -248,7 +257,15 @@ def note(shell: Shell, number: int, text: str, by: str) -> None:
 
 @task.command()
 @task_argument()
-@click.option("--by", "on", metavar="ID", type=TASK_ID, required=True, help="The task that has to be done first.")
+@click.option(
+    "--by",
+    "on",
+    metavar="ID",
+    type=TASK_ID,
+    required=True,
+    shell_complete=complete_task,
+    help="What has to be done first.",
+)
 @acting
 @pass_shell
 def block(shell: Shell, number: int, on: int, by: str) -> None:
