@@ -8,11 +8,13 @@ torn or missing line costs a second look and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
+import threading
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gitteam import layout
 from gitteam.disk import Look, look_of, read_regular, settled
@@ -62,9 +64,16 @@ class CheckpointFile:
         self._place = (0, 0)  # inode and size up to which `_held` is current
         self._size_at_rewrite = 0
         self._held = Checkpoint()
+        self._mutex = threading.Lock()
 
     def read(self) -> Checkpoint | None:
         """The note as it stands, or None where there is none that can be read."""
+        with self._mutex:
+            self._follow()
+            held = self._held
+            return replace(held, entries=dict(held.entries)) if held.commit else None
+
+    def _follow(self) -> None:
         try:
             with open(self._path, "rb") as f:
                 found = os.fstat(f.fileno())
@@ -80,23 +89,29 @@ class CheckpointFile:
             self._held, self._place = Checkpoint(), (0, 0)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             self._held, self._place = Checkpoint(), (0, -1)  # damaged: never appended to, always rewritten
-        return self._held if self._held.commit else None
 
     def write(self, commit: str, entries: dict[str, Entry | None], missing: dict[str, float], durable: bool) -> None:
         """Note what changed since `read`."""
         line = _dump(commit, entries, missing)
-        inode, size = self._place
-        self._held.apply(line)
-        if not inode or size < 0 or size + len(line) > 2 * self._size_at_rewrite + COMPACT_BYTES:
-            self._rewrite(durable)
-            return
-        fd = os.open(self._path, os.O_WRONLY)
-        try:
-            os.ftruncate(fd, size)  # a torn line of a process that died
-            os.pwrite(fd, line, size)
-        finally:
-            os.close(fd)
-        self._place = (inode, size + len(line))
+        with self._mutex:
+            inode, size = self._place
+            self._held.apply(line)
+            if not inode or size < 0 or size + len(line) > 2 * self._size_at_rewrite + COMPACT_BYTES:
+                self._rewrite(durable)
+                return
+            fd = os.open(self._path, os.O_WRONLY)
+            try:
+                os.ftruncate(fd, size)  # a torn line of a process that died
+                os.pwrite(fd, line, size)
+            finally:
+                os.close(fd)
+            self._place = (inode, size + len(line))
+
+    def drop(self) -> None:
+        """Forget where the files stand: the next note is a whole one."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        self._place = (0, 0)
 
     def _rewrite(self, durable: bool) -> None:
         data = _dump(self._held.commit, dict(self._held.entries), self._held.missing)
@@ -128,7 +143,7 @@ def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str]
     for path, found in _walk(place, note.entries):
         present.add(path)
         entry, look = note.entries.get(path), look_of(found)
-        if (entry and entry.look == look) or stat.S_ISDIR(found.st_mode):
+        if entry and entry.look == look:
             continue
         regular = stat.S_ISREG(found.st_mode)
         if entry and not entry.bad and regular and _is_same(place.at(path), entry.blob):

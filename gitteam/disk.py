@@ -54,13 +54,23 @@ def read_regular(path: str) -> tuple[bytes, Look]:
         if e.errno in (errno.EACCES, errno.ENXIO, errno.EISDIR):
             raise BadFile(os.strerror(e.errno).lower()) from None
         raise
-    with open(fd, "rb") as f:
+    try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise BadFile("not a regular file")
+            raise BadFile("a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file")
         if found.st_size > MAX_READ:
             raise BadFile(f"larger than {MAX_READ >> 20} MiB")
-        return f.read(), look_of(found)
+        with open(fd, "rb", closefd=False) as f:
+            return f.read(), look_of(found)
+    finally:
+        os.close(fd)
+
+
+def is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def has_writer(path: str) -> bool:

@@ -55,7 +55,7 @@ def _branch(team: Team, repair: bool) -> Iterator[Finding]:
         )
     elif not noted or tip == noted or (tip and repo.is_ancestor(noted, tip)):
         return
-    elif not tip or repo.is_ancestor(tip, noted):
+    elif not tip or (repo.is_ancestor(tip, noted) and not ledger.tracked):
         what = f"branch {ledger.branch} was {'deleted' if not tip else 'moved back'}; the files stand at {noted[:10]}"
         if repair:
             repo.move_ref(ledger.ref, noted, tip, durable=True)

@@ -22,9 +22,8 @@ _ITEM = re.compile(r"( *)-(?: +(.*))?\Z")
 _INT = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\')(?: *(?<= )#.*)?\Z')
 _FLOW = re.compile(r"\[(.*)\](?: *(?<= )#.*)?\Z")
-_FLOW_ITEM = re.compile(r""" *+("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?!:)(?:[^,"'\[\]{}?#:]|:(?![ ,]|\Z))*?) *(,|\Z)""")
-_BEHIND = re.compile(r"""[^:]+:(?: +(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?:[^ ]| (?!#))*))? +(#.*)\Z""")
-_COMMENT = re.compile(r"(?:\A| +)#.*")
+_FLOW_ITEM = re.compile(r""" *("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'|(?!:)(?:[^,"'\[\]{}?#:]|:(?![ ,]|\Z))*+) *(,|\Z)""")
+_COMMENT = re.compile(r"(?:\A|(?<= ))#.*")
 # Tabs too: YAML tools disagree about where they may stand.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SURROGATE = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
@@ -131,9 +130,9 @@ def _flow(inner: str) -> list[Scalar]:
     position = 0
     while inner.strip(" "):
         match = _FLOW_ITEM.match(inner, position)
-        if not match or not match[1]:
-            raise BadFile(f"cannot read the list [{inner}]")
-        items.append(_scalar(match[1]))
+        if not match or not match[1].strip(" "):
+            raise BadFile(f"cannot read the list [{inner[:40]}]")
+        items.append(_scalar(match[1].rstrip(" ")))
         position = match.end()
         if not match[2]:
             break
@@ -215,5 +214,11 @@ def _comments(line: str) -> list[str]:
 
 def _trailing_comment(line: str) -> str:
     """What a person wrote behind a value; it outlives the value."""
-    found = _BEHIND.match(line.rstrip("\r\n"))
-    return " " + found[1] if found else ""
+    pair = _KEY.match(line.rstrip("\r\n "))
+    raw = (pair[2] or "") if pair else ""
+    if quoted := _QUOTED.match(raw):
+        raw = raw[quoted.end(1) :]
+    elif raw.startswith("["):
+        raw = raw[raw.rindex("]") + 1 :]
+    found = _COMMENT.search(raw)
+    return " " + found[0] if found else ""

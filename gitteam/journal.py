@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -110,7 +112,8 @@ class Replay:
                 try:
                     after[number] = parse_task(path, repo.objects.read(blob))
                 except BadFile as e:
-                    self._say(step, f"#{number} cannot be read: {e}")
+                    if step.ops:
+                        self._say(step, f"#{number} cannot be read: {e}")
         for number, old in before.items():
             if len(self.places[number]) != 1 and step.ops:
                 self._say(step, f"#{number} is in {len(self.places[number])} files")
@@ -157,6 +160,8 @@ def steps(repo: Repo, ref: str) -> Iterator[Step]:
             step = Step(commit, len(parents.split()), author, ops.split(), bool(override))
         elif line.startswith(":") and step:
             head, path = line.split("\t", 1)
+            if path.startswith('"'):  # git quotes what could not be told apart otherwise
+                path = os.fsdecode(codecs.escape_decode(os.fsencode(path[1:-1]))[0])
             if _TASK_PATH.match(path):
                 blob = head.split()[3]
                 step.changes.append((path, blob if set(blob) != {"0"} else ""))

@@ -47,6 +47,10 @@ class Layout:
         return os.path.join(self.state, "lock")
 
     @property
+    def door(self) -> str:
+        return os.path.join(self.state, "door")
+
+    @property
     def checkpoint(self) -> str:
         return os.path.join(self.state, "checkpoint")
 

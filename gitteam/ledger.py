@@ -32,8 +32,8 @@ from gitteam.tree import Tree
 
 T = TypeVar("T")
 
-# Waiters try again this often. Short, because a change takes a few milliseconds only.
-LOCK_POLL = 0.003
+# How often the next in line tries, and those behind it. A change takes a few milliseconds only.
+LOCK_POLL, DOOR_POLL = 0.001, 0.01
 
 
 class Ledger:
@@ -103,13 +103,13 @@ class Ledger:
 
     def remove_board(self, paths: Iterable[str]) -> None:
         """In tracked mode: the last commit, which takes the board off the branch."""
-
-        def removal(change: Change) -> None:
+        with self._locked():
+            self._reconcile()
+            change = self._begin(self.person())
             for path in paths:
                 change.remove(path)
             change.story.tell("uninstalled", f"{change.actor.title} takes the team's files off {self.branch}")
-
-        self.change(layout.USER, removal)
+            self._commit(change)
 
     # -- changing -----------------------------------------------------------------------
 
@@ -150,10 +150,12 @@ class Ledger:
         troubles.update(dict.fromkeys(note.missing, "the file is missing"))
         return Change(self._standing, self._config(self._standing), troubles, actor, time.time())
 
-    def _config(self, tree: Tree) -> Config:
+    def _config(self, tree: Tree, fallback: Tree | None = None) -> Config:
         try:
             return parse_config(tree.read(layout.CONFIG) or b"")
         except BadFile as e:
+            if fallback and fallback.oid(layout.CONFIG):
+                return self._config(fallback)  # a person's own commit broke it; it is put back
             raise Refused(
                 f"{layout.CONFIG} on branch {self.branch} cannot be read ({e}): run `gitteam doctor`"
             ) from None
@@ -211,18 +213,24 @@ class Ledger:
     def _bring(self, path: str, entry: Entry | None, seen: Seen | None, durable: bool) -> Entry | None:
         """Bring one file on disk to what the branch says. `seen` is what was read there, if not what the note says."""
         data, blob = self._standing.read(path), self._standing.oid(path) or ""
-        if entry and entry.bad and not seen and not layout.is_inbox(path):
-            return Entry(blob, entry.look, entry.bad)  # a text that cannot be read stays as it is
+        if entry and entry.bad and not seen and self._stays(path):
+            return Entry(blob, entry.look, entry.bad)
         if seen and seen.data == data:
             return Entry(blob, disk.settled(seen.look))
         look = disk.replace(self.place, path, data, self._known(path, entry, seen), durable)
         return Entry(blob, look and disk.settled(look)) if data is not None else None
 
+    def _stays(self, path: str) -> bool:
+        """What cannot be read stays as it is. An inbox can, but for its last line."""
+        if layout.is_inbox(path) and disk.is_regular(self.place.at(path)):
+            return False
+        return os.path.lexists(self.place.at(path))
+
     def _known(self, path: str, entry: Entry | None, seen: Seen | None) -> str:
         """How much of the file that stands there now has been taken in: see disk.Aside."""
         objects = self.repo.objects
         if layout.is_inbox(path):
-            data = seen.data if seen else objects.blob(entry.blob, self.place.at(path)) if entry and entry.blob else b""
+            data = seen.data if seen else objects.blob(entry.blob) if entry and entry.blob else b""
             return str(len(data))
         return digest(b"blob", seen.data, objects.hex_length) if seen else entry.blob if entry else ""
 
@@ -257,12 +265,13 @@ class Ledger:
         return all(os.path.isdir(self.place.at(path)) for path in wanted)
 
     def _take_in(self, note: Checkpoint | None, tip: str, looked: Looked) -> None:
-        config, person = self._config(self._standing), self.person()
+        person = self.person()
         base = self._tree_at(note.commit) if note else Tree(self.repo.objects, None, self.place.root)
+        config = self._config(self._standing, base)
         work = Reconciliation(self.repo, self.place, self._standing, base, note, tip, config, person.title, time.time())
         work.take_in(looked)
         before = self._standing
-        if work.edits:
+        if work.edits or work.story.sentences:
             change = Change(self._standing, config, {}, person, work.now)
             change.edits, change.story = work.edits, work.story
             self._record(change)
@@ -275,6 +284,8 @@ class Ledger:
             self._update_index([*before.differing(work.base, layout.TEAM), *before.differing(work.base, layout.TASKS)])
         noted = work.note.entries if work.note else {}
         restored = set(looked.gone) - set(work.missing)
+        if restored:
+            self._note.drop()  # or a crash would make a deletion of what is not yet put back
         entries: dict[str, Entry | None] = {}
         for path in {*work.edits, *work.seen, *work.bad, *restored, *work.outdated()}:
             seen, bad = work.seen.get(path), work.bad.get(path)
@@ -338,11 +349,15 @@ def file_lock(place: Layout, timeout: float) -> Iterator[None]:
     """The lock all processes share. The kernel frees it when its holder dies; a timeout names the holder."""
     import filelock
 
-    lock = filelock.FileLock(
-        place.lock, timeout=timeout, poll_interval=LOCK_POLL, fallback_to_soft=False, on_acquired=_sign
-    )
+    lock = filelock.FileLock(place.lock, fallback_to_soft=False, on_acquired=_sign)
     try:
-        lock.acquire()
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            # Who waits, waits for a place at the door first: so only one at a time tries often, and none for long.
+            door = filelock.FileLock(place.door, fallback_to_soft=False)
+            with door.acquire(timeout, DOOR_POLL):
+                lock.acquire(timeout, LOCK_POLL)
     except filelock.Timeout:
         raise LockTimeout(f"the lock is busy: {holder(place)}; try again, or wait for it") from None
     except FileNotFoundError:

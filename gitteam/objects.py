@@ -58,21 +58,14 @@ class Objects:
     def oid_of(self, entry: bytes) -> str:
         return entry[-self.hex_length // 2 :].hex()
 
-    def blob(self, oid: str, likely: str) -> bytes:
-        """A blob's bytes. `likely` is a file that usually has them: quicker to read, and the hash says whether."""
+    def blob(self, oid: str, likely: Callable[[], bytes | None] = lambda: None) -> bytes:
+        """A blob's bytes. `likely` usually has them and is quicker to ask; the hash says whether it has."""
         if oid not in self._blobs:
             if len(self._blobs) > MAX_BLOBS:
                 self._blobs.clear()
-            self._blobs[oid] = self._from_file(oid, likely) or self.read(oid)
+            data = likely()
+            self._blobs[oid] = data if data is not None and is_blob(oid, data) else self.read(oid)
         return self._blobs[oid]
-
-    def _from_file(self, oid: str, path: str) -> bytes | None:
-        try:
-            with open(path, "rb", buffering=0) as f:
-                data = f.read()
-        except OSError:
-            return None
-        return data if is_blob(oid, data) else None
 
     def read(self, oid: str) -> bytes:
         try:

@@ -17,11 +17,10 @@ from gitteam import disk, layout, merge
 from gitteam.checkpoint import Checkpoint, Entry, Found, differences
 from gitteam.errors import BadFile
 from gitteam.layout import Layout
-from gitteam.objects import digest
 from gitteam.records import parse_task
 from gitteam.roster import Config, parse_config
 from gitteam.story import Story
-from gitteam.tasks_by_hand import TasksByHand, read_task
+from gitteam.tasks_by_hand import DependsOnOthers, TasksByHand, read_task
 from gitteam.tree import Disk, Files, Overlay, Tree
 
 if TYPE_CHECKING:
@@ -120,18 +119,24 @@ class Reconciliation:
             parent = next(iter(self.repo.parents_of(commit)), "")
             before, after = self.tasks.tree_of(parent), self.tasks.tree_of(commit)
             for path in sorted(after.differing(before, layout.TASKS)):
-                data = after.read(path)
-                if layout.is_task_file(path.rpartition("/")[2]) and data == self.tree.read(path):
-                    self.tasks.committed(path, before.read(path), data, self.tree)
+                if layout.is_task_file(path.rpartition("/")[2]) and after.read(path) == self.tree.read(path):
+                    self.tasks.committed(path, before, after, parent, self.tree)
+        try:
+            parse_config(self.tree.read(layout.CONFIG) or b"")
+        except BadFile:
+            self.view.write(layout.CONFIG, self.base.read(layout.CONFIG) or b"")
+            self.story.tell("edited", f"gitteam restores the settings, which {self.person} committed unreadable")
 
     # -- files on disk ----------------------------------------------------------------------
 
     def _file(self, found: Found, gone: list[str]) -> None:
         path = found.path
         try:
-            if not found.regular:
-                raise BadFile("not a regular file")
+            # Half a text is not read: its being finished is an event, too. To an inbox anybody may write at any time.
+            half = not layout.is_inbox(path) and disk.has_writer(self.place.at(path))
             data, look = disk.read_regular(self.place.at(path))
+            if half or look != disk.look_of(os.lstat(self.place.at(path))):
+                return
         except FileNotFoundError:
             return
         except BadFile as e:
@@ -146,7 +151,8 @@ class Reconciliation:
             self._set_bad(path, look, e)
 
     def _set_bad(self, path: str, look: disk.Look, reason: BadFile) -> None:
-        self.bad[path] = Entry("", disk.settled(look), str(reason))
+        lasting = None if isinstance(reason, DependsOnOthers) else disk.settled(look)
+        self.bad[path] = Entry("", lasting, str(reason))
 
     def _changed(self, path: str, data: bytes, look: disk.Look, gone: list[str]) -> None:
         if path.startswith(layout.TASKS + "/"):
@@ -168,8 +174,6 @@ class Reconciliation:
         task = parse_task(path, data)
         known = self.tasks.board.find(task.id) if task.id else None
         if known is None:
-            if disk.has_writer(self.place.at(path)):
-                return  # half a text: its closing is an event, too
             path = self.tasks.drop(task) or path
         elif known.path == path:
             self.tasks.save(task, read_task(path, self.base.read(path)), known)
@@ -178,12 +182,14 @@ class Reconciliation:
         elif known.path.startswith(layout.DONE):
             self.tasks.save(task, None, known)  # saved where it stood before it was swept
         else:
-            raise BadFile(f"number {task.id} belongs to {known.path}: rename this file")
+            raise DependsOnOthers(f"number {task.id} belongs to {known.path}: rename this file")
         self.seen[path] = Seen(data, look)
 
     def _gone(self, paths: list[str]) -> None:
         """A task file that stays away is a cancellation. Anything else that vanished is put back."""
-        if not self.note or self.note.commit != self.tip or not self.tasks.is_deliberate(Disk(self.place.root)):
+        if not self.note or self.note.commit != self.tip or not os.path.isdir(self.place.at(layout.TASKS)):
+            return
+        if not self.tasks.is_deliberate(Disk(self.place.root)):
             return
         for path in paths:
             if task := self.tasks.at(path):
@@ -220,8 +226,7 @@ class Reconciliation:
     def _config(self, base: bytes | None, data: bytes) -> None:
         parse_config(data)
         was, ours, current = (json.loads(text or b"{}") for text in (base, data, self.view.read(layout.CONFIG)))
-        merged = merge.merge_values(was, ours, current)
-        merged["branch"] = current["branch"]
+        merged = {**merge.merge_values(was, ours, current), "branch": current["branch"]}
         text = data if merged == ours else (json.dumps(merged, indent=2, ensure_ascii=False) + "\n").encode()
         self.config = parse_config(text)
         self.view.write(layout.CONFIG, text)
@@ -235,17 +240,19 @@ class Reconciliation:
         if layout.is_inbox(aside.path):
             known = self._mail_aside(aside, data, final)
         else:
-            if not aside.is_known(data):
-                self._text_aside(aside, data, final)
-            known = digest(b"blob", data, self.repo.objects.hex_length)
+            if final and not aside.is_known(data):
+                self._text_aside(aside, data)
+            known = aside.base
         self.asides.append((aside, "" if final else known))
 
     def _mail_aside(self, aside: disk.Aside, data: bytes, final: bool) -> str:
         start = max(int(aside.base), self._taken_from(aside))
-        tail = self._mail(aside.path, b"", data[start:])
+        current = self.view.read(aside.path) or b""
+        tail = self._mail(aside.path, current, current + data[start:])
         end = len(data) - len(tail)
         if final and tail:
-            reason: dict[str, object] = {"line": 0, "reason": "not finished", "text": tail.decode(errors="replace")}
+            line = data.count(b"\n") + 1
+            reason: dict[str, object] = {"line": line, "reason": "not finished", "text": tail.decode(errors="replace")}
             self._set_lines_aside(layout.inbox_owner(aside.path.rpartition("/")[2]) or "", (reason,))
         if end > start or (final and tail):
             self.story.trailers[f"Team-Aside-{aside.token}"] = str(len(data) if final else end)
@@ -259,19 +266,18 @@ class Reconciliation:
                 return int(line[len(key) :])
         return 0
 
-    def _text_aside(self, aside: disk.Aside, data: bytes, final: bool) -> None:
-        base = self.repo.objects.read(aside.base) if aside.base else None
+    def _text_aside(self, aside: disk.Aside, data: bytes) -> None:
+        base = self.repo.objects.read(aside.base) if aside.base and self.repo.has(aside.base) else None
         current = self.tasks.board.find(layout.task_id(aside.path.rpartition("/")[2]) or 0)
         try:
             if aside.path == layout.CONFIG:
                 self._config(base, data)
             elif current and aside.path.startswith(layout.TASKS):
                 self.tasks.save(parse_task(current.path, data), read_task(current.path, base), current)
-            elif final:
+            else:
                 aside.rescue()
         except BadFile:
-            if final:
-                aside.rescue()  # it came too late to stand in its place, and cannot be merged
+            aside.rescue()  # it came too late to stand in its place, and cannot be merged
 
 
 def _count(number: int, noun: str) -> str:

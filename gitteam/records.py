@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from gitteam import frontmatter, layout
@@ -39,8 +39,6 @@ class Task:
     path: str
     text: str = field(repr=False)
     subject: str
-    description: str
-    notes: str
     status: str
     owner: str
     blocked_by: tuple[int, ...]
@@ -60,6 +58,22 @@ class Task:
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    @cached_property
+    def _parts(self) -> tuple[str, str]:
+        head = frontmatter.parse(self.text)
+        body, notes = split_notes("\n" + _subject(head, _body(self.text, head))[1])
+        return body.strip("\r\n"), notes.removeprefix(NOTES).strip("\r\n")
+
+    @property
+    def description(self) -> str:
+        """What is written below the head, notes aside."""
+        return self._parts[0]
+
+    @property
+    def notes(self) -> str:
+        """What has been noted and reported, a line each."""
+        return self._parts[1]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -125,9 +139,7 @@ def parse_task(path: str, data: bytes) -> Task:
     number = layout.task_id(path.rpartition("/")[2]) or 0
     text = _decode(data)
     head = frontmatter.parse(text)
-    body = "".join(frontmatter.split(text)[0][head.end + 1 :]) if head.end else text.removeprefix("\ufeff")
-    subject, body = _subject(head, body)
-    body, notes = split_notes("\n" + body)
+    subject = _subject(head, "" if head.text("subject") else _body(text, head))[0]
     status = head.text("status") or PENDING
     if status not in STATUSES:
         raise BadFile(f"status {status!r} is none of {', '.join(STATUSES)}", head.spans["status"][0] + 1)
@@ -135,11 +147,15 @@ def parse_task(path: str, data: bytes) -> Task:
     if status == IN_PROGRESS and not owner:
         raise BadFile("in_progress needs an owner", head.spans["status"][0] + 1)
     return Task(
-        id=number, path=path, text=text, subject=subject, description=body.strip("\r\n"), notes=_note_lines(notes),
-        status=status, owner=owner, blocked_by=_ids(head), role=_name(head, "role"),
+        id=number, path=path, text=text, subject=subject, status=status, owner=owner,
+        blocked_by=_ids(head), role=_name(head, "role"),
         priority=head.integer("priority"), attempts=_count(head, "attempts"), claim=_count(head, "claim"),
         run=head.text("run"),
     )  # fmt: skip
+
+
+def _body(text: str, head: frontmatter.Head) -> str:
+    return "".join(frontmatter.split(text)[0][head.end + 1 :]) if head.end else text.removeprefix("\ufeff")
 
 
 def _decode(data: bytes) -> str:
@@ -187,10 +203,6 @@ def _count(head: frontmatter.Head, key: str) -> int:
     if number < 0:
         raise BadFile(f"{key} cannot be negative", head.spans[key][0] + 1)
     return number
-
-
-def _note_lines(notes: str) -> str:
-    return notes.removeprefix(NOTES).strip("\r\n")
 
 
 @dataclass(frozen=True)

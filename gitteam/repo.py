@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from git import Git
 
 OLDEST_GIT = (2, 31)
-STALE_REF_LOCK_SECONDS = 1.0
+STALE_REF_LOCK_SECONDS, MAX_STALE_LOCKS = 1.0, 2
 
 # Whatever a repository or a parent process configures, no command of ours runs a program for it.
 _SAFE = (
@@ -201,7 +201,7 @@ class Repo:
     def move_ref(self, ref: str, new: str, old: str | None, durable: bool) -> None:
         """Point `ref` at `new` if it still is at `old`: the moment at which a change has happened."""
         zero = "0" * len(new)
-        deadline, seen = time.monotonic() + STALE_REF_LOCK_SECONDS, None
+        deadline, seen, stale = time.monotonic() + STALE_REF_LOCK_SECONDS, None, 0
         while True:
             answer = self._update_ref(f"update {ref} {new} {old or zero}", durable)
             if answer is None or self.tip(ref) == new:
@@ -216,7 +216,10 @@ class Repo:
             if now is None and not self.objects.rewrite_lost(durable):
                 raise GitFailed(f"git update-ref: {answer}")
             if now is not None and time.monotonic() > deadline:
+                if stale == MAX_STALE_LOCKS:
+                    raise GitFailed(f"git update-ref: {answer}")
                 os.unlink(lock)
+                stale += 1
             time.sleep(0.01)
         if durable:
             sync_directory(os.path.dirname(os.path.join(self.layout.common, ref)))

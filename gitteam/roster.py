@@ -54,9 +54,10 @@ class Config:
 def parse_config(data: bytes) -> Config:
     try:
         values = json.loads(data)
+        json.dumps(values, ensure_ascii=False).encode()  # a lone surrogate could not be written back
     except RecursionError:
         raise BadFile("nested too deeply") from None
-    except ValueError as e:
+    except (ValueError, UnicodeError) as e:
         raise BadFile(f"not JSON: {e}", getattr(e, "lineno", None)) from None
     if not isinstance(values, dict):
         raise BadFile("not a JSON object")

@@ -26,7 +26,13 @@ NUMBER_LEAP = 100
 # Longer names could not be renamed aside: see gitteam.disk.
 MAX_NAME = 150
 
-_VERBS = {"completed": "completes", "cancelled": "cancels", "failed": "gives up", "released": "releases"}
+_VERBS = {
+    "claimed": "claims",
+    "completed": "completes",
+    "cancelled": "cancels",
+    "failed": "gives up",
+    "released": "releases",
+}
 
 
 @dataclass
@@ -58,22 +64,24 @@ class TasksByHand:
 
     # -- a text for a task that exists ------------------------------------------------------
 
-    def save(self, edited: Task, base: Task | None, current: Task) -> None:
-        """Merge what a person saved with what the branch says: see gitteam.merge."""
+    def save(self, edited: Task, base: Task | None, current: Task, tip: str = "") -> None:
+        """Merge what a person saved with what the branch says, up to `tip`: see gitteam.merge."""
         outcome = merge.merge_task(
-            base, edited, current, lambda: self._older(current), self._refusal, self.repo.merge_lines
+            base, edited, current, lambda: self._older(current, tip or self.tip), self._refusal, self.repo.merge_lines
         )
         task = outcome.task
+        if outcome.refused:
+            self.story.tell("edited", f"{self.person} cannot give {outcome.refused}", task)
         if current.path.startswith(layout.DONE) and task.status not in FINISHED:
             self._remove(current)
             task = task.moved(f"{layout.TASKS}/{task.name}")  # open again
         if self.view.read(task.path) == task.text.encode():
             return
         self._put(task)
-        verb = f"gives {task.owner}" if outcome.event == "claimed" else _VERBS.get(outcome.event, "edits")
+        verb = _VERBS.get(outcome.event, "edits")
+        if outcome.event == "claimed" and task.owner != layout.USER:
+            verb = f"gives {task.owner}"
         self.story.tell(outcome.event, f"{self.person} {verb} #{task.id}: {task.subject}", task)
-        if outcome.refused:
-            self.story.tell(outcome.event, f"refused: {outcome.refused}", task)
 
     def rename(self, task: Task, known: Task) -> None:
         """The file of a known task under another name, perhaps edited too."""
@@ -95,11 +103,11 @@ class TasksByHand:
             return f"it is {task.status}"
         return self.board.refusal(task, Member(name, role=task.role))
 
-    def _older(self, task: Task) -> Iterator[Task]:
+    def _older(self, task: Task, tip: str) -> Iterator[Task]:
         """Earlier versions of a task's file, newest first, wherever it stood."""
         folders, ends = (layout.TASKS, f"{layout.DONE}/*"), ("[-_. ]*", ".md")
         globs = [f":(glob){folder}/{task.id}{end}" for folder in folders for end in ends]
-        for commit in self.repo.commits(self.tip, "--", *globs):
+        for commit in self.repo.commits(tip, "--", *globs):
             found = Board(self.tree_of(commit)).find(task.id)
             if found and found.text != task.text:
                 yield found
@@ -126,6 +134,8 @@ class TasksByHand:
         new = self._as_new(task, path)
         if path != task.path:
             disk.rename_new(self.place, task.path, path)
+            if self.view.read(task.path) is not None:
+                self.view.remove(task.path)  # a person had committed it under its first name
         self._add(new)
         return path
 
@@ -140,7 +150,7 @@ class TasksByHand:
         task = parse_task(path, task.text.encode())
         held = task.status == IN_PROGRESS
         if held and (reason := self._refusal(task.with_values(status="pending", owner=""), task.owner)):
-            raise BadFile(f"{task.owner} cannot have it: {reason}")
+            raise DependsOnOthers(f"{task.owner} cannot have it: {reason}")
         if held or task.claim or task.run or task.attempts:
             task = task.with_values(claim=1 if held else None, run=None, attempts=None)
         return task
@@ -188,18 +198,33 @@ class TasksByHand:
         left = set(files.names(layout.TASKS))
         unfinished = [t for t in self.board.tasks.values() if t.status not in FINISHED]
         cleaned = not left.intersection(t.name for t in unfinished) and len(unfinished) >= MASS_DELETION
-        return not cleaned and bool(left) and "config.json" in files.names(layout.TEAM)
+        return not cleaned and "config.json" in files.names(layout.TEAM)
+
+    def _add_committed(self, task: Task) -> None:
+        known = self.board.find(task.id) if task.id else None
+        if known and known.path.startswith(layout.DONE):  # moved back from there by hand
+            self.save(task.moved(known.path), known, known)
+            return
+        try:
+            self._add(self._as_new(task, self._path_for(task)))
+        except BadFile as e:
+            self._add(self._as_new(task.with_values(status="pending", owner=""), self._path_for(task)))
+            self.story.tell("edited", f"refused: {e.reason}", task)
 
     # -- a person's own commit --------------------------------------------------------------------
 
-    def committed(self, path: str, before: bytes | None, data: bytes | None, tree: Files) -> None:
+    def committed(self, path: str, before: Tree, after: Tree, parent: str, tree: Files) -> None:
         """One file of a person's own commit: mended where it is no valid state, otherwise left as it is."""
-        was, task = (read_task(path, text) for text in (before, data))
+        data = after.read(path)
+        was, task = read_task(path, before.read(path)), read_task(path, data)
         if task and was:
-            self.save(task, was, was)
-        elif task and not task.id:
+            self.save(task, was, was, parent)
+        elif task:
+            # As if it had been dropped: without it on the board, it gets the number it may have.
             self.view.remove(path)
-            self._add(self._as_new(task, self._path_for(task)))
+            self.board = Board(self.view)
+            self.board.highest = max(self.board.highest, Board(before).highest)
+            self._add_committed(task)
         elif was and not task and self.board.find(was.id) is None:
             self.board.put(was)
             if data is None and self.is_deliberate(tree):
@@ -207,6 +232,10 @@ class TasksByHand:
             else:
                 self._put(was)
                 self.story.tell("edited", f"gitteam restores #{was.id}, which {self.person} committed unreadable", was)
+
+
+class DependsOnOthers(BadFile):
+    """A reason that may be gone tomorrow without this file having changed."""
 
 
 def read_task(path: str, data: bytes | None) -> Task | None:

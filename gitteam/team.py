@@ -26,7 +26,7 @@ from gitteam.board import Board
 from gitteam.checkpoint import Checkpoint, CheckpointFile, differences
 from gitteam.errors import BadFile, BadInput, Conflict, LockTimeout, NotFound, NothingToDo, Refused
 from gitteam.layout import USER, read_ref
-from gitteam.records import IN_PROGRESS, KINDS, Member, Message, Task
+from gitteam.records import KINDS, Member, Message, Task
 from gitteam.roster import Config, read_config
 from gitteam.status import Status, gather
 from gitteam.tree import Standing
@@ -77,6 +77,7 @@ class Team:
         return self._ledger
 
     def close(self) -> None:
+        """End the git processes that are kept for the next change."""
         if self._ledger:
             self._ledger.close()
 
@@ -101,41 +102,46 @@ class Team:
     # -- reading: from the files, after hand edits are taken in -----------------------------
 
     def _files(self) -> Standing:
-        """The files as they stand. git is asked only if something differs from the note of them."""
+        return self._look()[0]
+
+    def _look(self) -> tuple[Standing, Board]:
+        """The files as they stand and the board in them. git is asked only if something differs from the note."""
         self.warnings = []
-        if not self._is_current():
-            try:
-                self.ledger.sync()
-            except (LockTimeout, Refused) as e:
-                self.warnings.append(str(e))
-            except OSError as e:
-                self.warnings.append(f"cannot write here ({e.strerror}): showing what is on disk")
-        return self._standing()
+        if found := self._current():
+            return found
+        try:
+            self.ledger.sync()
+        except (LockTimeout, Refused) as e:
+            self.warnings.append(str(e))
+        except OSError as e:
+            self.warnings.append(f"cannot write here ({e.strerror}): showing what is on disk")
+        return self._as_noted()
 
-    def _standing(self) -> Standing:
-        return Standing(self.place, self._note.read() or Checkpoint(), lambda oid: self.ledger.repo.objects.read(oid))
+    def _as_noted(self) -> tuple[Standing, Board]:
+        note = self._note.read() or Checkpoint()
+        files = Standing(self.place, note, lambda oid: self.ledger.repo.objects.read(oid))
+        return files, Board(files, files.troubles)
 
-    def _is_current(self) -> bool:
+    def _current(self) -> tuple[Standing, Board] | None:
+        """What the files show, if nobody has changed anything since they were noted and nobody has died."""
         note = self._note.read()
         if not note or note.missing or read_ref(self.place, f"refs/heads/{self.branch}") != note.commit:
-            return False
+            return None
         changed, gone, renewed = differences(self.place, note)
         if changed or gone or None in renewed.values() or _has_asides(self.place.aside):
-            return False
-        return not any(self._is_orphan(task) for task in self._board(self._standing()).tasks.values())
+            return None
+        files, board = self._as_noted()
+        return None if any(self._is_orphan(task) for task in board.held()) else (files, board)
 
     def _is_orphan(self, task: Task) -> bool:
-        held = task.status == IN_PROGRESS and task.run
-        return bool(held) and liveness.current_run(self.place, task.owner) != task.run
-
-    def _board(self, files: Standing) -> Board:
-        return Board(files, files.troubles)
+        return bool(task.run) and liveness.current_run(self.place, task.owner) != task.run
 
     def board(self) -> Board:
         """All tasks together."""
-        return self._board(self._files())
+        return self._look()[1]
 
     def config(self) -> Config:
+        """The team's name, settings and roster."""
         return self._config(self._files())
 
     def _config(self, files: Standing) -> Config:
@@ -151,9 +157,11 @@ class Team:
         return sorted([*swept, *board.all()], key=lambda task: task.id)
 
     def task(self, number: int) -> Task:
+        """One task; an unknown id raises NotFound."""
         return self.board().get(number)
 
     def members(self) -> list[Member]:
+        """Who is on the team, by name."""
         return sorted(self.config().members.values(), key=lambda member: member.name)
 
     def inbox(self, name: str | None = None) -> list[Message]:
@@ -166,8 +174,9 @@ class Team:
         return sorted((m for n in names for m in mail.read_inbox(files, n)), key=lambda m: m.timestamp)
 
     def status(self) -> Status:
-        files = self._files()
-        return gather(self.place, self.branch, self._config(files), self._board(files), files)
+        """Who is there, what needs a person, what cannot be read."""
+        files, board = self._look()
+        return gather(self.place, self.branch, self._config(files), board, files)
 
     def log(self, target: int | str | None = None, limit: int = 50) -> Iterator[Entry]:
         """The diary, newest first: all of it, one task's, or one member's."""
@@ -195,6 +204,7 @@ class Team:
         self, subject: str, description: str = "", *, blocked_by: Sequence[int] = (), role: str = "", priority: int = 0,
         by: str = USER,
     ) -> Task:  # fmt: skip
+        """Put a task on the board."""
         return self._change(by, lambda c: moves.add(c, subject, description, tuple(blocked_by), role, priority))
 
     def claim(self, number: int | None = None, *, by: str = USER, run: str = "") -> Task:
@@ -204,12 +214,15 @@ class Team:
     def release(
         self, number: int, reason: str = "", *, by: str = USER, claim: int | None = None, force: bool = False
     ) -> Task:
+        """Hand a task back. `claim` refuses if that is no longer the current claim; `force` takes it from anybody."""
         return self._change(by, lambda c: moves.release(c, number, reason, claim, force))
 
     def done(self, number: int, result: str = "", *, by: str = USER, claim: int | None = None) -> Task:
+        """Complete a task, with a result for its notes."""
         return self._change(by, lambda c: moves.complete(c, number, result, claim))
 
     def note(self, number: int, text: str, *, by: str = USER) -> Task:
+        """Write a line under a task's notes."""
         return self._change(by, lambda c: moves.note(c, number, text))
 
     def block(self, number: int, on: int, *, by: str = USER) -> Task:
@@ -217,11 +230,14 @@ class Team:
         return self._change(by, lambda c: moves.block(c, number, on))
 
     def cancel(self, number: int, reason: str = "", *, by: str = USER) -> Task:
+        """Take a task off the board; it stays in the history."""
         return self._change(by, lambda c: moves.cancel(c, number, reason))
 
     # -- members ----------------------------------------------------------------------------
 
     def add_member(self, name: str, role: str = "", kind: str = "agent", *, by: str = USER) -> Member:
+        """Put somebody on the team: an agent, a person, or something external that uses the commands."""
+
         def add(change: Change) -> Member:
             roster.checked_new_name(change.config, name)
             if role:
@@ -265,6 +281,7 @@ class Team:
         return self._change(by, lambda c: mail.send(c, to, content, kind))
 
     def broadcast(self, content: str, *, by: str = USER) -> list[Message]:
+        """Write to everybody but the sender and those shut down."""
         return self._change(by, lambda c: mail.broadcast(c, content))
 
     @contextmanager
@@ -275,11 +292,11 @@ class Team:
         import filelock
 
         self.ledger.sync()
-        self._config(self._standing()).member(name)
+        self._config(self._as_noted()[0]).member(name)
         lock = filelock.FileLock(self.place.take_lock(name), poll_interval=0.005, fallback_to_soft=False)
         with lock:
             self.ledger.sync()
-            messages = mail.read_inbox(self._standing(), name)
+            messages = mail.read_inbox(self._as_noted()[0], name)
             yield messages
             if messages:
                 self.ledger.change(name, lambda c: mail.take(c, name, {m.id for m in messages}))
@@ -310,8 +327,8 @@ class Team:
     def _something_for(self, name: str, watch: Watch) -> tuple[list[Message], Task | None]:
         if swept := watch.swept_files():
             self.ledger.sync(also=swept)
-        files = self._files()
-        board, member = self._board(files), self._config(files).member(name)
+        files, board = self._look()
+        member = self._config(files).member(name)
         task = None if board.held_by(name) else board.next_for(member)
         return mail.read_inbox(files, name), board.judged(task) if task else None
 
@@ -320,11 +337,9 @@ class Team:
         note = self._note.read()
         return 0.5 if note and note.missing else float("inf")
 
-    # -- the whole --------------------------------------------------------------------------
-
-    def edit_path(self, number: int) -> str:
-        """The file of a task, for an editor."""
-        return self.place.at(self.task(number).path)
+    def take_in(self, path: str) -> None:
+        """Take in a file that was just saved; one in done/ is looked at only when somebody says so."""
+        self.ledger.sync(also=[path] if path.startswith(layout.DONE) else ())
 
 
 def _has_asides(path: str) -> bool:

@@ -39,7 +39,7 @@ class Tree:
         oid = self.oid(path)
         if oid is None:
             return None
-        return self._objects.blob(oid, os.path.join(self._checkout, path))
+        return self._objects.blob(oid, lambda: Disk(self._checkout).read(path))
 
     def tokens(self, directory: str) -> dict[str, bytes | None]:
         prefix = DIR_MODE + b" "  # spelled out, because this runs over every task at every change
@@ -192,19 +192,14 @@ class Standing(Disk):
         self.troubles.update(dict.fromkeys(note.missing, "the file is missing"))
 
     def read(self, path: str) -> bytes | None:
+        data = super().read(path) if path not in self.troubles or is_inbox(path) else None
         entry = self._entries.get(path)
-        if path in self.troubles and not is_inbox(path):
-            return self._read_blob(entry.blob) if entry and entry.blob else None
-        return super().read(path)
+        if data is None and entry and entry.blob:
+            return self._read_blob(entry.blob)
+        return data
 
     def names(self, directory: str) -> list[str]:
-        found = dict.fromkeys(super().names(directory))
-        for path in self.troubles:
-            parent, _, name = path.rpartition("/")
-            entry = self._entries.get(path)
-            if parent == directory:
-                if entry and entry.blob:
-                    found[name] = None
-                else:
-                    found.pop(name, None)
-        return list(found)
+        prefix = directory + "/"
+        noted = [p[len(prefix) :] for p, e in self._entries.items() if e.blob and p.startswith(prefix)]
+        found = [name for name in super().names(directory) if prefix + name not in self.troubles]
+        return list(dict.fromkeys([*found, *(name for name in noted if "/" not in name)]))

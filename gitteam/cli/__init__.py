@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 import click
 
 from gitteam import __version__
-from gitteam.cli.common import Shell, visible_line
+from gitteam.cli.common import Shell, dump_json, visible_line
 from gitteam.errors import GitteamError
 
 # Loaded when used: most commands need only their own module.
@@ -64,8 +63,7 @@ def main(args: list[str] | None = None) -> None:
 def run(words: list[str]) -> int:
     """Run one command; the one place where errors become a line and an exit code."""
     try:
-        color = False if os.environ.get("NO_COLOR") else None
-        result = cli.main(words, prog_name="gitteam", standalone_mode=False, color=color)
+        result = cli.main(words, prog_name="gitteam", standalone_mode=False, color=_color())
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except GitteamError as e:
@@ -91,12 +89,17 @@ def run(words: list[str]) -> int:
         )
 
 
+def _color() -> bool | None:
+    """None leaves it to click, which looks whether there is a terminal but not at NO_COLOR."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
 def _fail(words: list[str], kind: str, message: str, code: int) -> int:
     line = visible_line(message)
     if "--json" in words:
-        click.echo(json.dumps({"error": {"kind": kind, "message": line, "exit": code}}), err=True)
+        click.echo(dump_json({"error": {"kind": kind, "message": line, "exit": code}}), err=True)
     else:
-        click.echo(f"{click.style('gitteam:', fg='red')} {line}", err=True)
+        click.echo(f"{click.style('gitteam:', fg='red')} {line}", err=True, color=_color())
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import unicodedata
@@ -40,12 +41,15 @@ class Shell:
         for warning in self._team.warnings if self._team else ():
             hint(f"warning: {warning}")
         if self.as_json:
-            click.echo(json.dumps(data() if callable(data) else data, ensure_ascii=False))
-        elif isinstance(text, str):
-            click.echo(text)
+            click.echo(dump_json(data() if callable(data) else data))
         else:
-            for line in text:
-                click.echo(line)
+            click.echo(text if isinstance(text, str) else "\n".join(text))
+
+
+def dump_json(data: Any) -> str:
+    """JSON in UTF-8, also where a file's name is not: that stands there escaped."""
+    text = json.dumps(data, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def _lock_timeout() -> float:
@@ -170,6 +174,8 @@ def visible_line(text: str) -> str:
 
 def width(text: str) -> int:
     """How many columns a text takes up on a terminal."""
+    if text.isascii():
+        return len(text)
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c) for c in text)
 
 

@@ -29,7 +29,7 @@ from gitteam.cli.common import (
     width,
 )  # fmt: skip
 from gitteam.errors import Conflict, GitteamError
-from gitteam.records import COMPLETED, FAILED, IN_PROGRESS, PENDING, STATUSES, Task
+from gitteam.records import COMPLETED, FAILED, FINISHED, IN_PROGRESS, PENDING, STATUSES, Task
 from gitteam.render import visible
 
 # How many finished tasks the board shows before it only counts them.
@@ -74,17 +74,19 @@ def _board(tasks: list[Task], finished_shown: int, filtered: bool) -> Iterator[s
     if not tasks:
         yield "no such task" if filtered else 'no tasks yet: gitteam task add "What has to be done"'
         return
-    finished = [t for t in tasks if t.status not in (PENDING, IN_PROGRESS, FAILED)]
-    shown = finished[len(finished) - finished_shown :] if finished_shown else []
+    unfinished = [t for t in tasks if t.status not in FINISHED]
+    finished = [t for t in tasks if t.status in FINISHED]
+    shown = finished[-finished_shown:] if finished_shown else []
     hidden = len(finished) - len(shown)
     columns = max(len(str(t.id)) for t in tasks)
     longest = max(width(visible_line(t.subject)) for t in tasks)
     section = ""
-    for item in open_first([*(t for t in tasks if t not in finished), *shown]):
+    screen = screen_width()
+    for item in open_first([*unfinished, *shown]):
         if _section(item) != section:
             section = _section(item)
             yield heading(section)
-        yield _row(item, columns, longest)
+        yield _row(item, columns, longest, screen)
     if hidden:
         yield dim(f"  and {hidden} more finished: gitteam task --all")
 
@@ -95,13 +97,13 @@ def _section(task: Task) -> str:
     return {IN_PROGRESS: "in progress", FAILED: "failed"}.get(task.status, "done")
 
 
-def _row(task: Task, columns: int, longest: int) -> str:
+def _row(task: Task, columns: int, longest: int, screen: int) -> str:
     detail = {IN_PROGRESS: task.owner, COMPLETED: task.owner}.get(task.status, task.reason or task.status)
     if task.ready:
         detail = " ".join(
             [task.role and f"for {task.role}", (task.priority and f"priority {task.priority}") or ""]
         ).strip()
-    room = screen_width() - columns - 5
+    room = screen - columns - 5
     detail = visible_line(detail).removeprefix("blocked ")[: room // 2]
     subject = fit(task.subject, min(longest, room - len(detail) - 2))
     mark = f"#{task.id}".rjust(columns + 1)
@@ -178,7 +180,8 @@ def edit(shell: Shell, number: int) -> None:
     \b
     EDITOR=nano gitteam task edit 2
     """
-    path = shell.team.edit_path(number)
+    found = shell.team.task(number)
+    path = shell.team.place.at(found.path)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise GitteamError(f"set EDITOR to open it, or edit {path} in any program")
@@ -186,6 +189,7 @@ def edit(shell: Shell, number: int) -> None:
         code = subprocess.run([*shlex.split(editor), path]).returncode
     except (FileNotFoundError, ValueError):
         raise GitteamError(f"cannot run {editor!r}: set EDITOR to your editor") from None
+    shell.team.take_in(found.path)
     if code:
         raise GitteamError(f"{editor} ended with exit code {code}; what it saved is taken in all the same")
     found = shell.team.task(number)
