@@ -25,11 +25,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gitteam-bench-", ignore_cleanup_errors=True) as directory:
         scratch = Path(directory)
         _set_environment(scratch)
-        for name in options.only or MEASURES:
-            print(f"measuring {name} …", file=sys.stderr)
-            (scratch / name).mkdir()
-            rows += MEASURES[name](scratch / name)
-    print(_table(rows))
+        try:
+            for name in options.only or MEASURES:
+                print(f"measuring {name} …", file=sys.stderr)
+                rows += MEASURES[name](scratch / name)
+        finally:
+            print(_table(rows))
     if options.json:
         values = [{**asdict(row), "ratio": row.ratio, "verdict": row.verdict} for row in rows]
         options.json.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -30,7 +30,7 @@ def board(path: Path, tasks: int, finished: int = 0, commits_each: int = 1, role
     members = {name: Member(name, "worker", "external") for name in MEMBERS}
     config = Config("bench", layout.DEFAULT_BRANCH, members, settings)
     stream = b"".join(_stream(_history(config, tasks, finished, commits_each, role)))
-    run(path.parent, "git", "init", "-q", path.name)
+    run(Path.home(), "git", "init", "-q", str(path))
     run(path, "git", "-c", f"fastimport.unpackLimit={LOOSE_OBJECTS}", "fast-import", "--quiet", stdin=stream)
     run(path, "sh", "-c", f"git archive {layout.DEFAULT_BRANCH} | tar -x")
     Team.init(path)

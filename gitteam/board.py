@@ -32,9 +32,12 @@ class Board:
 
     def _load(self, name: str, token: bytes | None) -> None:
         path = f"{layout.TASKS}/{name}"
+        data = self._files.read(path)
+        if data is None:
+            return  # renamed since it was listed
         try:
-            task = parse_task(path, self._files.read(path) or b"")
-        except (BadFile, OSError) as e:
+            task = parse_task(path, data)
+        except BadFile as e:
             self.troubles.setdefault(path, str(e))
             return
         if task.id:
@@ -94,7 +97,7 @@ class Board:
     def highest(self) -> int:
         """The highest id ever given: tasks are moved and cancelled, never taken off the branch."""
         names = self._files.names(layout.TASKS)
-        if directories := self._files.directories(layout.DONE):
+        if directories := [d for d in self._files.directories(layout.DONE) if layout.is_done_directory(d)]:
             names += self._files.names(f"{layout.DONE}/{max(directories, key=lambda d: (len(d), d))}")
         return max((layout.task_id(name) or 0 for name in names), default=0)
 

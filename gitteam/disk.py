@@ -164,9 +164,10 @@ def replace(layout: Layout, path: str, data: bytes | None, base: str, durable: b
         if temporary:
             os.unlink(temporary)
     for aside in replaced:
-        found, final = aside.read()
-        if final and aside.is_known(found):
-            aside.drop()
+        with contextlib.suppress(BadFile):  # then it stays aside, until it can be read
+            found, final = aside.read()
+            if final and aside.is_known(found):
+                aside.drop()
     return _look_at(layout.at(path))
 
 

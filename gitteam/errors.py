@@ -63,6 +63,6 @@ class BadFile(Exception):
     """A file a person wrote cannot be read; it is reported and left alone."""
 
     def __init__(self, reason: str, line: int | None = None):
-        self.reason = reason
+        self.reason = reason if len(reason) <= 200 else reason[:200] + "…"  # it may quote what somebody wrote
         self.line = line
-        super().__init__(f"line {line}: {reason}" if line else reason)
+        super().__init__(f"line {line}: {self.reason}" if line else self.reason)

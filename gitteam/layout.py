@@ -27,6 +27,7 @@ RESERVED = (USER, LEAD, ALL, SYSTEM)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}\Z")
 _TASK_FILE = re.compile(r"([1-9][0-9]{0,8})(?:[-_. ].*)?\.md\Z", re.DOTALL)
+_DONE_DIRECTORY = re.compile(r"[0-9]{4,9}-[0-9]{4,9}\Z")
 _OID = re.compile(r"[0-9a-f]{40,64}\Z")
 _EDITOR_FILE = re.compile(r"[.#~]|.*(~|\.sw[a-p]|\.tmp|\.bak|\.orig|\.rej|\.part|#)\Z", re.DOTALL)
 
@@ -206,9 +207,13 @@ SCANNED: tuple[tuple[str, Callable[[str], bool]], ...] = (
 def is_board_path(path: str) -> bool:
     """Whether a path, from wherever it comes, is one of the board's own: nothing else is ever written or committed."""
     directory, _, name = path.rpartition("/")
-    if re.fullmatch(re.escape(DONE) + r"/[0-9]+-[0-9]+", directory):
-        return is_task_file(name)
+    if directory.startswith(DONE + "/"):
+        return is_done_directory(directory[len(DONE) + 1 :]) and is_task_file(name)
     return any(directory == scanned and wanted(name) for scanned, wanted in SCANNED)
+
+
+def is_done_directory(name: str) -> bool:
+    return bool(_DONE_DIRECTORY.match(name))
 
 
 def done_path(name: str) -> str:

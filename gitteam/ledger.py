@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 from gitteam import disk, layout, liveness, moves
@@ -26,7 +26,7 @@ from gitteam.layout import Layout
 from gitteam.objects import digest
 from gitteam.reconcile import Looked, Reconciliation, Seen, look
 from gitteam.render import visible
-from gitteam.repo import GitFailed, RefMoved, Repo
+from gitteam.repo import RefMoved, Repo
 from gitteam.roster import Config, parse_config
 from gitteam.tree import Tree
 
@@ -51,7 +51,6 @@ class Ledger:
         self._commit_id = ""
         self._tree: Tree | None = None
         self._renewed: dict[str, Entry | None] = {}
-        self._index_behind = False
         self._also: tuple[str, ...] = ()
 
     @property
@@ -76,9 +75,9 @@ class Ledger:
 
     def config(self) -> Config:
         """The settings as the branch has them now."""
-        return self._config(self._tree_at(self._tip()))
+        return self._config(self._tree_at(self.tip()))
 
-    def _tip(self) -> str:
+    def tip(self) -> str:
         tip = self.repo.tip(self.ref)
         if tip is None:
             raise Refused(f"branch {self.branch} is gone: run `gitteam doctor`")
@@ -97,7 +96,7 @@ class Ledger:
 
     def files(self) -> dict[str, bytes]:
         """All of the board as the branch has it, swept tasks included."""
-        tree = self._tree_at(self._tip())
+        tree = self._tree_at(self.tip())
         paths = self.repo.files_under(self.ref, layout.TEAM, layout.TASKS)
         return {path: tree.read(path) or b"" for path in paths}
 
@@ -183,6 +182,7 @@ class Ledger:
             return
         if self.repo.head_branch() != self.branch:
             raise Refused(f"the board is on branch {self.branch}, which is not checked out: `git switch {self.branch}`")
+        self.repo.free_own_index_lock()
         if what := self.repo.unfinished_business():
             raise Refused(f"{what} is under way in this checkout: finish or abort it first")
 
@@ -197,18 +197,10 @@ class Ledger:
         self._write_note(entries, note.missing, durable)
 
     def _record(self, change: Change) -> None:
-        self._commit_id, self._tree = record(self.repo, self.ref, self._standing, self._commit_id, change)
-        self._update_index(change.edits)
+        with self.repo.index_set(blobs(self.repo, change.edits)) if self.tracked else nullcontext():
+            self._commit_id, self._tree = record(self.repo, self.ref, self._standing, self._commit_id, change)
         if self.repo.objects.are_crowded():
             self.repo.pack_in_background()
-
-    def _update_index(self, paths: Iterable[str]) -> None:
-        """In tracked mode: what the person's index says about the board's files. Nothing else of it changes."""
-        if self.tracked:
-            try:
-                self.repo.update_index({path: self._standing.oid(path) for path in paths})
-            except GitFailed:
-                self._index_behind = True  # the change has happened; without a note of it the next one does this again
 
     def _bring(self, path: str, entry: Entry | None, seen: Seen | None, durable: bool) -> Entry | None:
         """Bring one file on disk to what the branch says. `seen` is what was read there, if not what the note says."""
@@ -235,8 +227,6 @@ class Ledger:
         return digest(b"blob", seen.data, objects.hex_length) if seen else entry.blob if entry else ""
 
     def _write_note(self, entries: dict[str, Entry | None], missing: dict[str, float], durable: bool) -> None:
-        if self._index_behind:
-            return
         scanned = {path: e for path, e in entries.items() if not path.startswith(layout.DONE + "/")}
         self._note.write(self._commit_id, {**self._renewed, **scanned}, missing, durable)
         self._renewed = {}
@@ -245,7 +235,7 @@ class Ledger:
 
     def _reconcile(self) -> None:
         """Bring branch and files together: see gitteam.reconcile for how it is decided."""
-        note, tip = self._note.read(), self._tip()
+        note, tip = self._note.read(), self.tip()
         if self._tree is None or self._commit_id != tip:
             self._commit_id, self._tree = tip, self._tree_at(tip)
         looked = look(self.place, note, self._also)
@@ -279,9 +269,11 @@ class Ledger:
 
     def _settle(self, work: Reconciliation, before: Tree, looked: Looked, durable: bool) -> None:
         """After the commit: files, then the note, then what was set aside."""
-        if work.note and work.note.commit != work.tip:
-            self._index_behind = False
-            self._update_index([*before.differing(work.base, layout.TEAM), *before.differing(work.base, layout.TASKS)])
+        if self.tracked and work.note and work.note.commit != work.tip:
+            # A process may have died between branch and index. Where a person committed, theirs is right already.
+            paths = [*before.differing(work.base, layout.TEAM), *before.differing(work.base, layout.TASKS)]
+            with self.repo.index_set({path: self._standing.oid(path) for path in paths}):
+                pass
         noted = work.note.entries if work.note else {}
         restored = set(looked.gone) - set(work.missing)
         if restored:
@@ -344,20 +336,23 @@ def record(repo: Repo, ref: str, tree: Tree, parent: str | None, change: Change)
     return commit, tree
 
 
+def blobs(repo: Repo, edits: dict[str, bytes | None]) -> dict[str, str | None]:
+    """What each file will be as an object."""
+    size = repo.objects.hex_length
+    return {path: None if data is None else digest(b"blob", data, size) for path, data in edits.items()}
+
+
 @contextmanager
 def file_lock(place: Layout, timeout: float) -> Iterator[None]:
     """The lock all processes share. The kernel frees it when its holder dies; a timeout names the holder."""
     import filelock
 
     lock = filelock.FileLock(place.lock, fallback_to_soft=False, on_acquired=_sign)
+    # Everybody passes the door, also who has just let go: so only one at a time tries often, and none waits for long.
+    door = filelock.FileLock(place.door, fallback_to_soft=False)
     try:
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            # Who waits, waits for a place at the door first: so only one at a time tries often, and none for long.
-            door = filelock.FileLock(place.door, fallback_to_soft=False)
-            with door.acquire(timeout, DOOR_POLL):
-                lock.acquire(timeout, LOCK_POLL)
+        with door.acquire(timeout, DOOR_POLL):
+            lock.acquire(timeout, LOCK_POLL)
     except filelock.Timeout:
         raise LockTimeout(f"the lock is busy: {holder(place)}; try again, or wait for it") from None
     except FileNotFoundError:

@@ -197,7 +197,7 @@ def _ids(owner: str, data: bytes) -> set[str]:
 def _why_bad(owner: str, line: bytes, ids: set[str]) -> str:
     try:
         message = parse_message(line, owner, 0)
-        explicit = bool(json.loads(line).get("id"))
+        explicit = bool(json.loads(line.decode()).get("id"))
     except BadFile as e:
         return e.reason
     if explicit and message.id in ids:

@@ -189,7 +189,7 @@ class Reconciliation:
         """A task file that stays away is a cancellation. Anything else that vanished is put back."""
         if not self.note or self.note.commit != self.tip or not os.path.isdir(self.place.at(layout.TASKS)):
             return
-        if not self.tasks.is_deliberate(Disk(self.place.root)):
+        if not self.tasks.is_deliberate(self.tasks.board, Disk(self.place.root)):
             return
         for path in paths:
             if task := self.tasks.at(path):
@@ -236,7 +236,10 @@ class Reconciliation:
 
     def _aside(self, aside: disk.Aside) -> None:
         """A file that somebody may have written to after it was replaced."""
-        data, final = aside.read()
+        try:
+            data, final = aside.read()
+        except BadFile:
+            return  # when it can be read, it will be
         if layout.is_inbox(aside.path):
             known = self._mail_aside(aside, data, final)
         else:

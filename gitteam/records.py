@@ -230,7 +230,7 @@ def parse_message(line: bytes, owner: str, occurrence: int) -> Message:
     try:
         if len(line) > MAX_FILE:
             raise BadFile(f"longer than {MAX_FILE >> 20} MiB")
-        values = json.loads(line, parse_constant=_no_constant)
+        values = json.loads(line.decode(), parse_constant=_no_constant)
     except RecursionError:
         raise BadFile("not JSON: nested too deeply") from None
     except ValueError:  # also UnicodeDecodeError

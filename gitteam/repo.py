@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -152,7 +154,7 @@ class Repo:
 
     def check_branch_name(self, name: str) -> str:
         valid = self.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1))[0] == 0
-        if not valid or name.startswith(("-", "@")) or name == "HEAD":
+        if not valid or name.startswith("-") or name in ("@", "HEAD"):
             raise BadInput(f"{name!r} is no valid branch name")
         return name
 
@@ -291,7 +293,7 @@ class Repo:
 
     def log(self, *args: str) -> Iterator[str]:
         """`git log` line by line, so that a long history is neither held nor waited for."""
-        process = self._start(*_PLAIN_LOG, "log", "--no-color", "--no-ext-diff", "--no-textconv", *args)
+        process = self._start(*_PLAIN_LOG, "log", "--no-color", "--no-ext-diff", "--no-textconv", "-O/dev/null", *args)
         try:
             for line in process.lines():
                 yield os.fsdecode(line)
@@ -333,11 +335,55 @@ class Repo:
 
     # -- the person's index (tracked mode only) ---------------------------------------
 
-    def update_index(self, entries: dict[str, str | None]) -> None:
-        """Set the person's index entries for these paths, and no others."""
+    @contextmanager
+    def index_set(self, entries: dict[str, str | None]) -> Iterator[None]:
+        """Set the person's index entries for these paths, and no others, when the block ends well.
+
+        Their index is locked meanwhile as git locks it, so that no commit of theirs comes between branch and index.
+        """
+        if not entries:
+            yield
+            return
+        index, lock = (os.path.join(self.layout.common, name) for name in ("index", "index.lock"))
+        while True:
+            before = _inode_and_time(index)
+            self._copy_index(index, entries)
+            try:
+                os.link(self._own_index, lock)
+            except FileExistsError:
+                raise Refused("a git command is under way in this checkout: try again") from None
+            if _inode_and_time(index) == before:
+                break
+            os.unlink(lock)  # changed while it was copied
+        try:
+            yield
+        except BaseException:
+            os.unlink(lock)
+            raise
+        os.rename(lock, index)
+        os.unlink(self._own_index)
+
+    @property
+    def _own_index(self) -> str:
+        return os.path.join(self.layout.state, "index")
+
+    def free_own_index_lock(self) -> None:
+        """Take away the lock of a process of ours that died: it is the same file as our copy of the index."""
+        lock, own = os.path.join(self.layout.common, "index.lock"), _inode(self._own_index)
+        if own is not None and own == _inode(lock):
+            os.unlink(lock)
+
+    def _copy_index(self, index: str, entries: dict[str, str | None]) -> None:
+        for leftover in (self._own_index, self._own_index + ".lock"):
+            with suppress(FileNotFoundError):
+                os.unlink(leftover)
+        with suppress(FileNotFoundError):  # none yet: git makes one
+            shutil.copyfile(index, self._own_index)
+            shutil.copymode(index, self._own_index)
         zero = "0" * self.objects.hex_length
         lines = [f"100644 {oid}\t{path}\0" if oid else f"0 {zero}\t{path}\0" for path, oid in entries.items()]
-        self.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(lines)), env=self._without_filters())
+        env = {**self._without_filters(), "GIT_INDEX_FILE": self._own_index}
+        self.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(lines)), env=env)
 
     def _without_filters(self) -> dict[str, str]:
         """Settings that switch every filter off: writing an index compares files, and would run them."""
@@ -397,6 +443,14 @@ def _inode(path: str) -> int | None:
         return os.stat(path).st_ino
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _inode_and_time(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class _Process:

@@ -53,7 +53,7 @@ class Config:
 
 def parse_config(data: bytes) -> Config:
     try:
-        values = json.loads(data)
+        values = json.loads(data.decode("utf-8-sig"))
         json.dumps(values, ensure_ascii=False).encode()  # a lone surrogate could not be written back
     except RecursionError:
         raise BadFile("nested too deeply") from None

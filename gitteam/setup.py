@@ -13,8 +13,7 @@ from gitteam import disk, layout, liveness
 from gitteam.change import Actor, Change
 from gitteam.errors import BadFile, BadInput, Conflict, NoTeam, Refused
 from gitteam.layout import Layout
-from gitteam.ledger import Ledger, file_lock, record
-from gitteam.objects import digest
+from gitteam.ledger import Ledger, blobs, file_lock, record
 from gitteam.repo import Repo
 from gitteam.roster import Config, parse_config
 from gitteam.team import LOCK_TIMEOUT
@@ -108,19 +107,14 @@ def _start(repo: Repo, place: Layout, name: str | None, branch: str | None) -> b
         for path in layout.ATTRIBUTES if tracked else ():
             change.write(path, _ATTRIBUTES)
         change.story.tell("init", f"{change.actor.title} starts team {team}")
-        record(repo, f"refs/heads/{branch}", tree, tip, change)
-        if tracked:
-            _write_tracked(repo, place, change.edits)
+        with repo.index_set(blobs(repo, change.edits)) if tracked else contextlib.nullcontext():
+            record(repo, f"refs/heads/{branch}", tree, tip, change)
+        for path, data in change.edits.items() if tracked else ():
+            disk.replace(place, path, data, "", durable=True)
     elif repo.tip(f"refs/heads/{branch}") is None:
         repo.move_ref(f"refs/heads/{branch}", tip or "", None, durable=True)  # origin's
     _write_branch(place, branch, tracked)
     return begins
-
-
-def _write_tracked(repo: Repo, place: Layout, edits: dict[str, bytes | None]) -> None:
-    for path, data in edits.items():
-        disk.replace(place, path, data, "", durable=True)
-    repo.update_index({path: digest(b"blob", data or b"", repo.objects.hex_length) for path, data in edits.items()})
 
 
 def _team_name(place: Layout) -> str:
@@ -152,11 +146,11 @@ def exclude(place: Layout) -> bool:
     """Keep the board out of the code branch's `git status`; whether the file had to be changed."""
     if is_excluded(place):
         return False
-    data = _read_exclude(place)
+    data, made = _read_exclude(place), not os.path.exists(place.exclude)
     os.makedirs(os.path.dirname(place.exclude), exist_ok=True)
     with open(place.exclude, "ab") as f:
         # Exactly what `_unexclude` takes away again, also behind a last line that does not end.
-        f.write(_EXCLUDE if not data or data.endswith(b"\n") else b"\n" + _EXCLUDE[:-1])
+        f.write(_EXCLUDE if made or data.endswith(b"\n") else b"\n" + _EXCLUDE[:-1])
     return True
 
 
@@ -174,12 +168,15 @@ def _read_exclude(place: Layout) -> bytes:
 
 def _unexclude(place: Layout) -> None:
     data = _read_exclude(place)
+    if data == _EXCLUDE:  # init made it
+        os.unlink(place.exclude)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(place.exclude))
+        return
     kept = data.replace(_EXCLUDE, b"").removesuffix(b"\n" + _EXCLUDE[:-1])
     if kept != data:
         with open(place.exclude, "wb") as f:
             f.write(kept)
-    if data and not kept:  # init made it
-        os.unlink(place.exclude)
 
 
 def uninstall(place: Layout, history: bool) -> tuple[str, list[str]]:

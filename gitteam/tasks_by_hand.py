@@ -71,7 +71,7 @@ class TasksByHand:
         )
         task = outcome.task
         if outcome.refused:
-            self.story.tell("edited", f"{self.person} cannot give {outcome.refused}", task)
+            self.story.tell("edited", f"{self.person}'s edit is refused: {outcome.refused}", task)
         if current.path.startswith(layout.DONE) and task.status not in FINISHED:
             self._remove(current)
             task = task.moved(f"{layout.TASKS}/{task.name}")  # open again
@@ -193,10 +193,10 @@ class TasksByHand:
         task = self.board.find(layout.task_id(path.rpartition("/")[2]) or 0)
         return task if task and task.path == path else None
 
-    def is_deliberate(self, files: Files) -> bool:
+    def is_deliberate(self, board: Board, files: Files) -> bool:
         """Whether deletions can be meant: not when the settings, or all of several open tasks, went along."""
         left = set(files.names(layout.TASKS))
-        unfinished = [t for t in self.board.tasks.values() if t.status not in FINISHED]
+        unfinished = [t for t in board.tasks.values() if t.status not in FINISHED]
         cleaned = not left.intersection(t.name for t in unfinished) and len(unfinished) >= MASS_DELETION
         return not cleaned and "config.json" in files.names(layout.TEAM)
 
@@ -227,7 +227,7 @@ class TasksByHand:
             self._add_committed(task)
         elif was and not task and self.board.find(was.id) is None:
             self.board.put(was)
-            if data is None and self.is_deliberate(tree):
+            if data is None and self.is_deliberate(Board(before), tree):
                 self.put_away(was)
             else:
                 self._put(was)

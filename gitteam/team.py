@@ -182,6 +182,7 @@ class Team:
         """The diary, newest first: all of it, one task's, or one member's."""
         from gitteam import journal
 
+        self.ledger.tip()  # refuses where the branch is gone
         return journal.entries(self.ledger.repo, self.ledger.ref, self.log_options(target), limit)
 
     def log_options(self, target: int | str | None) -> list[str]:

@@ -96,7 +96,7 @@ class Tree:
                 if name not in entries(directory):
                     unsorted.add(directory)
                 entries(directory)[name] = record(FILE_MODE, name, self._objects.write(b"blob", data, durable))
-        root = ""
+        root = self.root or ""
         for directory in sorted(changed, key=lambda d: -d.count("/") - bool(d)):
             root = self._objects.write_tree(changed[directory], directory not in unsorted, durable)
             if directory:

@@ -11,6 +11,7 @@ import io
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -58,22 +59,22 @@ class Child:
 
     def __init__(self, body: Callable[[], int], cwd: Path):
         self._output = [tempfile.TemporaryFile() for _ in range(2)]
-        ready, self._go = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         self.pid = os.fork()
         if self.pid == 0:
-            self._live(body, cwd, ready)
-        os.close(ready)
+            self._live(body, cwd)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
 
-    def _live(self, body: Callable[[], int], cwd: Path, ready: int) -> None:
-        code = 99
+    def _live(self, body: Callable[[], int], cwd: Path) -> None:
+        code = 1  # as Python ends when nobody catches what is raised
         try:
-            os.close(self._go)
             os.chdir(cwd)
             for number, file in enumerate(self._output, 1):
                 os.dup2(file.fileno(), number)
             sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))
-            if os.read(ready, 1):
-                code = body()
+            signal.sigwait([signal.SIGUSR1])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+            code = body()
             sys.stdout.flush()
         except BaseException:
             traceback.print_exc(file=sys.stderr)
@@ -81,8 +82,7 @@ class Child:
             os._exit(code)
 
     def go(self) -> Child:
-        os.write(self._go, b"!")
-        os.close(self._go)
+        os.kill(self.pid, signal.SIGUSR1)
         return self
 
     def end(self) -> Outcome:
@@ -148,7 +148,7 @@ class Point:
 def call_traced(root: Path, words: tuple[str, ...], *options: str, log: str = "/dev/null") -> Outcome:
     """Run one command under strace. Only its own process is traced, not the git it starts."""
     child = command(root, *words)
-    tracer = subprocess.Popen(["strace", "-qq", "-o", log, *options, "-p", str(child.pid)], stderr=subprocess.DEVNULL)
+    tracer = subprocess.Popen(["strace", "-qq", "-o", log, *options, "-p", str(child.pid)])
     until(lambda: "TracerPid:\t0\n" not in Path(f"/proc/{child.pid}/status").read_text(), "strace attached")
     found = child.go().end()
     tracer.wait(TIMEOUT)

@@ -155,7 +155,7 @@ def reachable(edges: dict[int, tuple[int, ...]], start: int) -> set[int]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(EDGES)
 def test_a_task_is_ready_exactly_if_it_waits_for_nothing(edges: dict[int, tuple[int, ...]]) -> None:
     found = graph(edges)
@@ -165,7 +165,7 @@ def test_a_task_is_ready_exactly_if_it_waits_for_nothing(edges: dict[int, tuple[
             assert ("circle" in reason(found, number)) == (number in reachable(edges, number))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(EDGES, st.integers(1, 7), st.integers(1, 7))
 def test_an_edge_would_make_a_circle_exactly_if_there_is_a_way_back(
     edges: dict[int, tuple[int, ...]], number: int, blocker: int

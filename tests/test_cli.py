@@ -22,7 +22,7 @@ from conftest import TIMEOUT, Result, Run, diary, git, gitteam, until
 from gitteam import Team
 from gitteam.cli import cli
 from gitteam.cli import run as run_here
-from gitteam.cli.common import width
+from gitteam.cli.common import fit, width
 
 TASK = {
     "id", "subject", "description", "status", "owner", "blockedBy", "ready", "reason", "path", "claim", "role",
@@ -212,17 +212,15 @@ MEGABYTE = b"x" * (1 << 20)
     ("words", "stdin"),
     [
         (["task", "add", "s", "-d", "-"], b"a\0b"),
-        (["task", "add", "s", "-d", "-"], MEGABYTE),
         (["task", "add", b"s\xff"], b""),
         (["task", "note", "3", "-"], b"a\xffb"),
         (["task", "note", "3", "-"], MEGABYTE),
         (["task", "done", "2", "-m", "-"], b"\0"),
-        (["task", "release", "2", "-m", "-"], MEGABYTE),
         (["task", "cancel", "3", "-m", b"\xff"], b""),
         (["send", "alice", "-"], b"\xff"),
         (["send", "alice", "-"], MEGABYTE),
     ],
-    ids=range(10),
+    ids=range(8),
 )
 def test_a_text_that_cannot_be_stored_is_refused_in_one_line(standing: Path, words: list[Any], stdin: bytes) -> None:
     before = git(standing, "rev-parse", "gitteam")
@@ -253,15 +251,12 @@ def test_the_board_shows_what_is_in_progress_ready_blocked_and_done(look: Run) -
     ("words", "ids"),
     [
         ("task", [1, 2, 3, 4, 5]),
-        ("task list", [1, 2, 3, 4, 5]),
         ("task --all", [1, 2, 3, 4, 5]),
         ("task list --ready", [4]),
-        ("task --ready", [4]),
         ("task list --status completed", [1]),
         ("task list --status pending", [3, 4]),
         ("task list --owner alice", [2]),
         ("task list --owner alice --status completed", []),
-        ("task list --owner zed", []),
     ],
 )
 def test_lists_are_bare_arrays_of_tasks(look: Run, words: str, ids: list[int]) -> None:
@@ -529,6 +524,23 @@ def test_no_row_of_the_board_is_wider_than_the_screen(team: Team, run: Run) -> N
         assert max(width(line) for line in run("task", COLUMNS=str(columns)).out.splitlines()) <= columns
 
 
+def test_a_name_of_forty_letters_fits_everywhere(team: Team, run: Run) -> None:
+    name = "a-very-long-name-".ljust(40, "x")
+    team.add_member(name, name)
+    team.add("Fix it", role=name)
+    team.claim(1, by=name)
+    for words in (["member"], ["status"], ["task", "show", "1"], ["log"]):
+        assert name in run(*words, COLUMNS="100").out
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    "text", ["", "ab", "abcdefghi", "日本語日本語", "e\u0301e\u0301e\u0301e\u0301", "two\nlines", "\x1b[31m"]
+)
+def test_a_text_is_fitted_to_exactly_so_many_columns(text: str, columns: int) -> None:
+    assert width(fit(text, columns)) == columns
+
+
 # -- what is loaded ---------------------------------------------------------------------------------------
 
 LOADED = "import sys, gitteam.cli; gitteam.cli.run(sys.argv[1:]); print('loaded', *sys.modules, file=sys.stderr)"
@@ -542,7 +554,7 @@ def loaded(cwd: Path, *words: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split()[1:])
 
 
-READING = ["", "task --all", "task --json", "task show 1", "inbox", "inbox alice", "member", "status"]
+READING = ["", "task --all", "task show 1", "inbox alice", "member", "status --json"]
 
 
 @pytest.mark.parametrize("words", READING)
@@ -597,13 +609,11 @@ def test_a_completion_script_is_produced_and_the_shell_can_read_it(look: Run, tm
     [
         ("gitteam me", {"member"}),
         ("gitteam task ", {"list", "add", "show", "edit", "claim", "release", "done", "note", "block", "cancel"}),
-        ("gitteam task cl", {"claim"}),
         ("gitteam member ", {"list", "add", "remove"}),
         ("gitteam task show ", {"1", "2", "3", "4", "5"}),
         ("gitteam task claim --as ", {"alice", "bob", "carol", "user", "lead"}),
         ("gitteam wait --as c", {"carol"}),
         ("gitteam send b", {"bob"}),
-        ("gitteam inbox b", {"bob"}),
         ("gitteam task list --owner a", {"alice"}),
         ("gitteam task block 3 --by 4", {"4"}),
     ],
@@ -798,6 +808,15 @@ def test_a_stale_claim_number_is_refused(team: Team, run: Run, verb: str) -> Non
     assert run("task", verb, "1", "--as", "alice", "--claim", "3").code == 0
 
 
+@pytest.mark.parametrize("verb", ["done", "release"])
+def test_the_claim_number_of_a_task_that_was_handed_back_is_over(team: Team, run: Run, verb: str) -> None:
+    team.add("Fix it")
+    team.claim(1)
+    team.release(1)
+    result = run("task", verb, "1", "--claim", "1")
+    assert (result.code, result.err) == (4, "gitteam: claim 1 of #1 is over: it is pending\n")
+
+
 def test_force_releases_what_somebody_else_holds_and_is_recorded(team: Team, repo: Path, run: Run) -> None:
     team.add("Fix it")
     team.claim(1, by="alice")
@@ -822,6 +841,34 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_reason(team: Team, re
     assert doctor.code == 1
     assert [set(entry) for entry in doctor.json] == [{"finding", "mended"}]
     assert "line 3" in doctor.json[0]["finding"]
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_bad_file_keeps_its_number_to_itself(team: Team, repo: Path, run: Run, by_hand: bool) -> None:
+    bad = "---\nsubject: x\nstatus: doing\n---\n"
+    (repo / ".tasks/1-login.md").write_text(bad)
+    if by_hand:
+        (repo / ".tasks/login.md").write_text("Login\n")
+    else:
+        assert run("task", "add", "Login").code == 0
+    found = run("task", "--json").json
+    assert [(task["subject"], task["ready"]) for task in found] == [("Login", True)]
+    assert (repo / found[0]["path"]).read_text() != bad
+    assert (repo / ".tasks/1-login.md").read_text() == bad
+    assert run("task", "add", "More").code == 0
+
+
+def test_doctor_is_content_after_a_persons_commit_was_mended(team: Team, repo: Path, run: Run) -> None:
+    team.add("Fix it")
+    team.claim(1, by="alice")
+    tree = repo.parent / "elsewhere"
+    git(repo, "worktree", "add", "-q", str(tree), "gitteam")
+    file = tree / ".tasks/1-fix-it.md"
+    file.write_text(file.read_text().replace("claim: 1", "claim: 7"))
+    git(tree, "commit", "-qam", "my own")
+    git(repo, "worktree", "remove", "--force", str(tree))
+    assert run("task", "show", "1", "--json").json["claim"] == 1
+    assert run("doctor", "--json").json == []
 
 
 # -- task edit --------------------------------------------------------------------------------------------
@@ -887,6 +934,18 @@ def test_an_edit_that_cannot_be_read_says_why_and_the_task_stays(team: Team, run
     assert run("task", "show", "1", "--json").json["status"] == "pending"
     mended = run("task", "edit", "1", "--json", EDITOR=editor("text = text.replace('doing', 'completed')"))
     assert mended.json["status"] == "completed"
+
+
+def test_a_claim_by_hand_that_cannot_be_leaves_the_board_working(team: Team, repo: Path, run: Run, editor: Any) -> None:
+    team.add("First")
+    team.add("Second", blocked_by=[1])
+    claim = editor("text = text.replace('pending', 'in_progress').replace('owner:', 'owner: alice')")
+    run("task", "edit", "2", EDITOR=claim)
+    found = run("task", "show", "2", "--json").json
+    assert (found["status"], found["owner"], found["reason"]) == ("pending", "", "blocked by #1")
+    assert "owner: alice" not in (repo / found["path"]).read_text()
+    assert run("task", "add", "Third").code == 0
+    assert run("doctor").code == 0
 
 
 def test_a_swept_task_can_be_edited_too(team: Team, repo: Path, run: Run, editor: Any) -> None:

@@ -265,7 +265,7 @@ def test_git_that_always_dies_is_one_line(
 
 
 def _is_one_line(text: str) -> bool:
-    return text.startswith("gitteam: ") and text.count("\n") == 1 and text.endswith("\n")
+    return text.startswith(("gitteam: ", '{"error": ')) and text.count("\n") == 1 and text.endswith("\n")
 
 
 # -- system calls that fail -------------------------------------------------------------------------
@@ -330,3 +330,276 @@ def test_any_failing_call_is_one_line_and_no_harm(
     monkeypatch.setenv("GITTEAM_LOCK_TIMEOUT", "0.5")
     prepare, words = QUICK[name]
     _survives_failures(scene(tmp_path, words, prepare), 2, list(QUICK).index(name) % 2, ever_after)
+
+
+# -- power cuts ---------------------------------------------------------------------------------------
+
+_SHUTDOWN, _WITHOUT_FLUSHING = 0x8004587D, 2  # FS_IOC_SHUTDOWN: the file system stops at once, as without power
+
+
+class Disk:
+    """A file system on a loop device, whose power can be cut."""
+
+    def __init__(self, directory: Path):
+        self._image, self.path = directory / "image", directory / "disk"
+        self.path.mkdir()
+        subprocess.run(["truncate", "-s", "64M", self._image], check=True)
+        subprocess.run(["mkfs.ext4", "-q", self._image], check=True, capture_output=True)
+        self.mount()
+
+    def mount(self) -> None:
+        # Nothing reaches the disk by itself within the time of a test: only what was asked to be durable is.
+        done = subprocess.run(["mount", "-o", "loop,commit=300", self._image, self.path], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no loop devices here: {done.stderr.strip()}")
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", self.path], check=True)
+
+    def cut_power(self) -> None:
+        fd = os.open(self.path, os.O_RDONLY)
+        fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _WITHOUT_FLUSHING))
+        os.close(fd)
+        self.unmount()
+
+    def come_back(self) -> None:
+        self.mount()  # replays the journal
+        self.unmount()
+        checked = subprocess.run(["fsck.ext4", "-fn", self._image], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout
+        self.mount()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if os.geteuid() or not shutil.which("mkfs.ext4"):
+        pytest.skip("cutting the power takes root and mkfs.ext4")
+    disk = Disk(tmp_path)
+    yield disk
+    subprocess.run(["umount", "-l", disk.path], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(12, marks=pytest.mark.long)])
+def test_acknowledged_changes_survive_a_power_cut(rounds: int, disk: Disk) -> None:
+    root = new_board(disk.path / "project")
+    subprocess.run(["sync"], check=True)
+    acknowledged: list[str] = []
+    for number in range(rounds):
+        for count in range(1 + number % 3):
+            acknowledged.append(f"Task {number} {count}")
+            assert call(root, "task", "add", acknowledged[-1]).code == 0
+        assert call(root, "send", "alice", f"about {number}").code == 0
+        disk.cut_power()
+        disk.come_back()
+        with Team(root) as team:
+            assert [task.subject for task in team.tasks()] == acknowledged
+            assert [message.content for message in team.inbox("alice")] == [f"about {n}" for n in range(number + 1)]
+        sound(root)
+
+
+@pytest.mark.long
+def test_a_power_cut_in_the_middle_leaves_before_or_after(disk: Disk) -> None:
+    root = new_board(disk.path / "project")
+    call(root, "task", "add", "One")
+    subprocess.run(["sync"], check=True)
+    trial = points(root, ("task", "note", "1", "hm"), CHANGING)
+    notes = 1
+    for point in trial[::7]:
+        found = call_traced(root, ("task", "note", "1", "hm"), *point.inject("signal=SIGKILL"))
+        disk.cut_power()
+        disk.come_back()
+        with Team(root) as team:
+            after = team.task(1).notes.count(": hm")
+        assert after - notes in ((1,) if found.code == 0 else (0, 1)), f"cut at {point}"
+        notes = after
+        sound(root)
+
+
+# -- leftovers ------------------------------------------------------------------------------------------
+
+
+def _tear(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+_OTHER_LINES = b'{"commit": "' + b"0" * 40 + b'", "files": {}, "missing": {}}\n'
+CHECKPOINTS: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "torn": lambda path: _tear(path, -7),
+    "half": lambda path: _tear(path, len(path.read_bytes()) // 2),
+    "without a line end": lambda path: _tear(path, -1),
+    "garbage": lambda path: path.write_bytes(random.Random(1).randbytes(500)),
+    "garbage behind": lambda path: path.write_bytes(path.read_bytes() + b"\0\0\0\n{}\n[]\n"),
+    "other JSON": lambda path: path.write_bytes(b'{"commit": 1, "files": [], "missing": 3}\n'),
+    "wrong types inside": lambda path: path.write_bytes(b'{"commit": "x", "files": {"a": [1, 2, 3]}}\n'),
+    "zeros": lambda path: path.write_bytes(b"\0" * len(path.read_bytes())),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_damaged_note_of_the_files_costs_nothing(name: str, tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    with Team(root) as team:
+        mail(team, root)
+        everything_at_once(team, root)
+    expected = sound(shutil.copytree(root, tmp_path / "undamaged"))
+    CHECKPOINTS[name](root / ".git/gitteam/checkpoint")
+    assert call(root, "task", "list").code == 0
+    assert sound(root) == expected
+
+
+def test_a_note_of_a_commit_that_is_not_there_is_reported_and_repaired(tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    (root / ".git/gitteam/checkpoint").write_bytes(_OTHER_LINES)
+    refused = call(root, "task", "add", "One")
+    assert refused.code == 1
+    assert "gitteam doctor" in refused.err
+    call(root, "doctor", "--repair")
+    assert call(root, "task", "add", "One").out == "1 One\n"
+    sound(root)
+
+
+def test_a_stale_lock_of_the_branch_is_removed(tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    lock = root / ".git/refs/heads/gitteam.lock"
+    lock.write_text("")
+    assert call(root, "task", "add", "One").out == "1 One\n"
+    assert not lock.exists()
+    sound(root)
+
+
+def test_the_persons_index_lock_is_neither_needed_nor_touched(tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    for name in ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "refs/heads/main.lock"):
+        (root / ".git" / name).write_text("a git command of the person's\n")
+    before = belongings(root)
+    assert call(root, "task", "add", "One").out == "1 One\n"
+    assert belongings(root) == before
+
+
+LEFTOVERS = {
+    "a new text": ".team/.aside/new-0123456789ab",
+    "a note being written": ".git/gitteam/checkpoint.99999",
+    "texts being merged": ".git/gitteam/merge-ours",
+    "an object": ".git/objects/17/tmp_obj_0123456789ab",
+    "a dead member's lock": ".git/gitteam/live/alice.lock",
+    "a lock that signs somebody": ".git/gitteam/lock",
+    "an editor's swap file": ".tasks/.1-one.md.swp",
+}
+
+
+@pytest.mark.parametrize("name", LEFTOVERS)
+def test_leftovers_of_the_dead_are_in_nobodys_way(name: str, tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    path = root / LEFTOVERS[name]
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b'{"run": "0123456789ab", "pid": 1}')
+    assert call(root, "task", "add", "One").out == "1 One\n"
+    assert call(root, "status").err == ""
+    assert "nothing is wrong" in call(root, "doctor").out
+
+
+JUNK: dict[str, Callable[[Path], object]] = {
+    "words": lambda aside: (aside / "hello").write_text("hello"),
+    "a directory": lambda aside: (aside / "a b c").mkdir(),
+    "a directory like ours": lambda aside: (aside / f"0123abcd {'0' * 40} .tasks%2F1-one.md").mkdir(),
+    "a link": lambda aside: (aside / "0123abcd 0 .tasks%2F1-one.md").symlink_to("/etc/hostname"),
+    "a pipe": lambda aside: os.mkfifo(aside / "0123abcd 0 .team%2Finbox%2Falice.jsonl"),
+    "a directory like a new text": lambda aside: (aside / "new-0123").mkdir(),
+    "no length": lambda aside: (aside / "0123abcd x .team%2Finbox%2Falice.jsonl").write_text('{"content": "hi"}\n'),
+    "no object": lambda aside: (aside / f"0123abcd {'1' * 40} .tasks%2F1-one.md").write_text("Two\n"),
+    "a way out": lambda aside: (aside / "0123abcd 0 .team%2Finbox%2F..%2Fx.jsonl").write_text('{"content": "hi"}\n'),
+    "outside": lambda aside: (aside / "0123abcd 0 ..%2F..%2Fx.md").write_text("Two\n"),
+    "a strange name": lambda aside: (aside / "0123abcd 0 %00%ff").write_text("Two\n"),
+}
+
+
+@pytest.mark.parametrize("name", JUNK)
+def test_junk_among_what_was_set_aside_stops_nobody(name: str, tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    call(root, "task", "add", "One")
+    JUNK[name](root / ".team/.aside")
+    looked, changed = call(root, "task", "list"), call(root, "task", "add", "Three")
+    assert (looked.code, looked.err, changed.code, changed.out) == (0, "", 0, "2 Three\n")
+    assert git(root, "fsck", "--full", "--strict", "--no-dangling") == ""
+    names = git(root, "ls-tree", "-r", "--name-only", "gitteam").splitlines()
+    assert [n for n in names if "inbox" not in n] == [".tasks/1-one.md", ".tasks/2-three.md", ".team/config.json"]
+
+
+# -- no room, no writing ----------------------------------------------------------------------------------
+
+
+def _noise(size: int, seed: int) -> str:
+    """Text that does not get smaller when it is compressed."""
+    return random.Random(seed).randbytes(size // 2).hex()
+
+
+def _fill_up(root: Path, size: int) -> tuple[list[str], str]:
+    """Send until there is no room; returns what was acknowledged, and what was refused."""
+    sent: list[str] = []
+    for number in range(200):
+        text = f"{number} {_noise(size, number)}"
+        found = call(root, "send", "alice", text)
+        if found.code:
+            assert _is_one_line(found.err), found.err
+            assert "No space left on device" in found.err or "git" in found.err, found.err
+            return sent, text
+        sent.append(text)
+    raise AssertionError("it never gets full")
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "size"),
+    [("size=3m", "size=20m", 90_000), ("size=20m,nr_inodes=250", "size=20m,nr_inodes=2500", 10)],
+    ids=["full", "out of inodes"],
+)
+def test_a_full_disk_refuses_changes_and_tears_nothing(small: str, large: str, size: int, tmp_path: Path) -> None:
+    def body() -> None:
+        place = mount_memory(tmp_path / "small", small)
+        root = new_board(place / "project")
+        sent, refused = _fill_up(root, size)
+        assert call(root, "task", "list").code == 0
+        assert [text for text in sent if text not in call(root, "inbox", "alice").out] == []
+        subprocess.run(["mount", "-o", f"remount,{large}", place], check=True)
+        assert call(root, "send", "alice", refused).code == 0  # the very same objects once more
+        sound(root)
+        with Team(root) as team:
+            contents = [message.content for message in team.inbox("alice")]
+        assert contents in ([*sent, refused], [*sent, refused, refused])  # the refused one may have been one too late
+
+    with_own_mounts(body, tmp_path)
+
+
+def test_a_read_only_disk_shows_the_board_and_refuses_changes(tmp_path: Path) -> None:
+    def body() -> None:
+        place = mount_memory(tmp_path / "disk", "size=20m")
+        root = new_board(place / "project")
+        call(root, "task", "add", "One")
+        (root / ".tasks/dropped.md").write_text("Two\n")
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        for words in (("task", "list"), ("task", "show", "1"), ("status",), ("inbox", "alice"), ("log",)):
+            assert call(root, *words).code == 0, words
+        assert "#1" in call(root, "task", "list").out
+        refused = call(root, "task", "add", "Three")
+        assert (refused.code, "Read-only file system" in refused.err, _is_one_line(refused.err)) == (1, True, True)
+        subprocess.run(["mount", "-o", "remount,rw", place], check=True)
+        assert call(root, "task", "add", "Three").out == "3 Three\n"
+        sound(root)
+
+    with_own_mounts(body, tmp_path)
+
+
+def test_a_text_that_does_not_fit_is_not_left_torn(tmp_path: Path) -> None:
+    def body() -> None:
+        place = mount_memory(tmp_path / "disk", "size=3m")
+        root = new_board(place / "project")
+        text = _noise(900_000, 1)
+        (place / "ballast").write_bytes(b"x" * 2_600_000)  # room for the beginning of the text
+        assert call(root, "task", "add", "Large", "-d", text).code == 1
+        (place / "ballast").unlink()
+        assert git(root, "fsck", "--full", "--strict", "--no-dangling") == ""
+        assert call(root, "task", "add", "Large", "-d", text).out == "1 Large\n"
+        sound(root)
+
+    with_own_mounts(body, tmp_path)

@@ -670,7 +670,7 @@ REFUSALS = {
     "holder of another": (busy, "alice", "alice has #2"),
     "unknown": (nothing, "zed", "nobody on the team is called zed"),
     "blocked": (blocked, "alice", "blocked by #2"),
-    "finished": (finished, "alice", "it is completed"),
+    "finished": (finished, "bob", "it is completed"),
 }
 
 

@@ -272,7 +272,7 @@ def contents(data: bytes) -> list[str]:
 NAMES = st.sampled_from("abcdef")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(NAMES), st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)), st.lists(NAMES), st.lists(NAMES))
 def test_an_inbox_is_merged_three_ways(
     old: list[str], deleted: set[int], taken: set[int], by_hand: list[str], sent: list[str]

@@ -217,18 +217,25 @@ def test_equal_lines_are_messages_of_their_own(team: Team, repo: Path) -> None:
     assert contents(team) == ["hi"]
 
 
-def test_two_who_take_from_one_inbox_take_turns(team: Team, repo: Path) -> None:
-    for number in range(6):
-        team.send("alice", str(number))
-    teams = [team, team, Team(repo)]
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_who_take_from_one_inbox_take_turns(team: Team, repo: Path, shared: bool) -> None:
+    team.send("alice", "one")
+    first_is_in, second_is_in = threading.Event(), threading.Event()
+    other = team if shared else Team(repo)
 
-    def take(own: Team) -> list[str]:
-        with own.take("alice") as messages:
-            return [m.content for m in messages]
+    def first() -> tuple[int, bool]:
+        with team.take("alice") as messages:
+            first_is_in.set()
+            return len(messages), second_is_in.wait(0.2)  # the second comes in during this time, or never should
 
-    taken = together([lambda t=t: take(t) for t in teams])
-    assert sorted(taken, key=len) == [[], [], [str(number) for number in range(6)]]
-    teams[-1].close()
+    def second() -> int:
+        first_is_in.wait(TIMEOUT)
+        with other.take("alice") as messages:
+            second_is_in.set()
+            return len(messages)
+
+    assert together([first, second]) == [(1, False), 0]
+    other.close()
 
 
 def test_an_empty_inbox_is_taken_without_a_commit(team: Team, repo: Path) -> None:

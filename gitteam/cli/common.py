@@ -183,9 +183,9 @@ def fit(text: str, columns: int) -> str:
     """A text cut or filled to exactly so many columns."""
     text = visible_line(text)
     if width(text) > columns:
-        while width(text) > columns - 1:
+        while text and width(text) > columns - 1:
             text = text[:-1]
-        text += "…"
+        text += "…"[:columns]
     return text + " " * (columns - width(text))
 
 

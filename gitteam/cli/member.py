@@ -25,7 +25,7 @@ def list_(shell: Shell) -> None:
     gitteam member list --json
     """
     members = shell.team.members()
-    lines = [f"{person(m.name)}{fit('', 16 - len(m.name))}  {fit(m.role or '-', 16)}  {dim(m.kind)}" for m in members]
+    lines = [f"{person(m.name)}{' ' * (16 - len(m.name))}  {fit(m.role or '-', 16)}  {dim(m.kind)}" for m in members]
     none = ["nobody yet: gitteam member add NAME --role ROLE"]
     shell.print([{"name": m.name, **m.to_json()} for m in members], lines or none)
 
