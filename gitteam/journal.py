@@ -77,6 +77,7 @@ class Replay:
     tasks: dict[int, Task] = field(default_factory=dict)
     places: dict[int, set[str]] = field(default_factory=dict)
     ops: set[str] = field(default_factory=set)
+    foreign: set[int] = field(default_factory=set)  # numbers that a person's own commit brought in
     findings: list[str] = field(default_factory=list)
 
     def run(self, repo: Repo, ref: str, merges_allowed: bool = False) -> list[str]:
@@ -115,7 +116,11 @@ class Replay:
                     if step.ops:
                         self._say(step, f"#{number} cannot be read: {e}")
         for number, old in before.items():
-            if len(self.places[number]) != 1 and step.ops:
+            if old is None and not step.ops:
+                self.foreign.add(number)
+            if not self.places[number] and number in self.foreign:  # it got another number
+                self.tasks.pop(number, None)
+            elif len(self.places[number]) != 1 and step.ops:
                 self._say(step, f"#{number} is in {len(self.places[number])} files")
             if new := after.get(number):
                 self.tasks[number] = new

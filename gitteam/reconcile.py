@@ -135,8 +135,8 @@ class Reconciliation:
             # Half a text is not read: its being finished is an event, too. To an inbox anybody may write at any time.
             half = not layout.is_inbox(path) and disk.has_writer(self.place.at(path))
             data, look = disk.read_regular(self.place.at(path))
-            if half or look != disk.look_of(os.lstat(self.place.at(path))):
-                return
+            if half or (look != disk.look_of(os.lstat(self.place.at(path))) and not layout.is_inbox(path)):
+                raise DependsOnOthers("somebody is writing it")
         except FileNotFoundError:
             return
         except BadFile as e:

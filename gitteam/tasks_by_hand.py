@@ -219,7 +219,7 @@ class TasksByHand:
         was, task = read_task(path, before.read(path)), read_task(path, data)
         if task and was:
             self.save(task, was, was, parent)
-        elif task:
+        elif task and not path.startswith(layout.DONE):
             # As if it had been dropped: without it on the board, it gets the number it may have.
             self.view.remove(path)
             self.board = Board(self.view)

@@ -11,15 +11,18 @@ from gitteam.errors import GitteamError
 MEMBERS = ("alice", "bob", "carol")
 
 
-def mixed(team: Team, count: int, seed: int = 0) -> int:
-    """Do `count` things; what the rules forbid is refused, which is part of it. Returns how many succeeded."""
+def mixed(team: Team, count: int, seed: int = 0, deletions: bool = True) -> int:
+    """Do `count` things; what the rules forbid is refused, which is part of it. Returns how many succeeded.
+
+    What was deleted by hand stays undecided for two seconds: without `deletions` the board is settled at the end.
+    """
     chance = random.Random(seed)
     config = team.config()
     for name in MEMBERS:
         if name not in config.members:
             team.add_member(name)
     moves = [_add, _add, _claim, _claim, _done, _done, _release, _note, _cancel, _block, _send, _broadcast, _take]
-    moves += [_edit, _drop, _append, _delete, _look]
+    moves += [_edit, _drop, _append, _look, *([_delete] if deletions else [])]
     succeeded = 0
     for _ in range(count):
         try:

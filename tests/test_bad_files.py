@@ -663,7 +663,7 @@ def test_trailer_in_a_text_does_not_count(team: Team) -> None:
         "gitteam",
     )
     assert "forged" not in trailers
-    assert "99" not in trailers
+    assert "99" not in trailers.splitlines()
 
 
 def test_file_name_that_is_no_text(team: Team, run: Run) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,21 @@ def fill(team: Team, numbers: range, status: str = "completed") -> None:
 
 def names(repo: Path) -> list[str]:
     return sorted((p.name for p in (repo / ".tasks").glob("*.md")), key=lambda name: int(name.partition("-")[0]))
+
+
+@pytest.fixture
+def team(repo: Path) -> Iterator[Team]:
+    """A team with alice, which does not wait for the disk: here it is about numbers, not about power cuts."""
+
+    def hurry(change: Change) -> None:
+        change.put_config(replace(change.config, settings={"durability": "fast"}))
+        change.story.tell("edited", "in a hurry")
+
+    Team.init(repo)
+    with Team(repo) as team:
+        team.ledger.change("user", hurry)
+        team.add_member("alice")
+        yield team
 
 
 # -- sweeping -------------------------------------------------------------------------------------
@@ -492,8 +508,6 @@ def gitteam_slowly(path: Path, *words: str) -> int:
 
 @pytest.mark.long
 def test_objects_of_thousands_of_changes_are_packed(team: Team, repo: Path) -> None:
-    settings = repo / ".team/config.json"
-    settings.write_text(settings.read_text().replace('"settings": {}', '"settings": {"durability": "fast"}'))
     for number in range(1, 3001):
         team.done(team.add(f"Task {number}").id)
     until(lambda: not [words for words in processes_of(repo) if "maintenance run" in words], "the end of packing")

@@ -337,6 +337,21 @@ def test_text_written_after_its_file_was_replaced_is_merged_whole(team: Team) ->
     assert (task.description, task.owner) == ("first line\nsecond line\nthird line\nfourth line", "alice")
 
 
+def test_stale_text_written_after_its_file_was_replaced_keeps_the_notes(team: Team) -> None:
+    team.add("One", "Some words")
+    team.claim(1, by="alice")
+    path = file_of(team, 1)
+    buffer = path.read_text()
+    team.note(1, "a note", by="alice")
+    with open(path, "r+") as f:
+        team.release(1, by="alice")
+        f.write(swap("Some words", "Better words")(buffer))
+        f.truncate()
+    task = team.task(1)
+    assert (task.state, task.description) == (("pending", "", 1), "Better words")
+    assert "a note" in task.notes
+
+
 def test_claim_changes_only_the_lines_of_state(team: Team) -> None:
     text = (
         "---\n# what matters most\nowner:\nx-estimate: 0x1F  # hours\nsubject: 'One: it''s'\n\ntags: [a, \"b\"]\n"

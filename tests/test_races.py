@@ -181,3 +181,242 @@ def test_sixteen_who_are_killed_at_random_lose_and_double_nothing(
             assert not act["mark"] or text.count(act["mark"]) == 1
     _check_order(times)
     sound(root)
+
+
+# -- the person's git beside us ---------------------------------------------------------------------
+
+
+@contextmanager
+def _repeating(root: Path, *commands: tuple[str, ...]) -> Iterator[None]:
+    """Run these git commands in turn, over and over, until the block ends."""
+    stop = threading.Event()
+
+    def repeat() -> None:
+        while not stop.is_set():
+            for words in commands:
+                subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(TIMEOUT)
+
+
+HOUSEKEEPING = {
+    "gc": [("gc", "-q")],
+    "repack": [("repack", "-adq")],
+    "pack-refs": [("pack-refs", "--all")],
+    "all": [("pack-refs", "--all"), ("gc", "-q"), ("repack", "-adq")],
+}
+
+
+@pytest.mark.parametrize("changes", [8, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", HOUSEKEEPING)
+def test_changes_go_on_while_the_person_keeps_house(name: str, changes: int, tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    with _repeating(root, *HOUSEKEEPING[name]), Team(root) as team:
+        for number in range(1, changes + 1):
+            team.add(f"Task {number}")
+            assert call(root, "task", "claim", str(number), "--as", "alice").code == 0
+            team.done(number, f"result {number}", by="alice")
+    with Team(root) as team:
+        assert [(t.id, t.status) for t in team.tasks()] == [(n, "completed") for n in range(1, changes + 1)]
+    sound(root)
+
+
+def test_a_prune_at_the_wrong_moment_costs_a_retry_or_is_noticed(tmp_path: Path) -> None:
+    """It may delete objects of a commit that was made after it looked; git itself warns of that. Nothing hides it."""
+    root, made = new_board(tmp_path / "project"), []
+    with _repeating(root, ("gc", "-q", "--prune=now"), ("prune", "--expire=now")):
+        for number in range(25):
+            found = call(root, "task", "add", f"Task {number}")
+            if found.code:
+                assert "missing from the repository: run `gitteam doctor`" in found.err, found.err
+                break
+            made.append(f"Task {number}")
+    if missing := re.findall(r"missing \w+ (\w{10})", git(root, "fsck", "--full", check=False)):
+        found = call(root, "doctor")
+        assert found.code == 1
+        assert any(oid in found.out for oid in missing), found.out
+    else:
+        with Team(root) as team:
+            assert [task.subject for task in team.tasks()] == made
+        sound(root)
+
+
+ELSEWHERE: dict[str, list[tuple[str, ...]]] = {
+    "another branch": [("switch", "-qc", "other")],
+    "no branch": [("checkout", "-q", "--detach")],
+    "reset": [("reset", "-q", "--hard")],
+    "stash": [("stash", "push", "-q", "--include-untracked")],
+    "stash of all": [("stash", "push", "-q", "--all")],
+    "clean": [("clean", "-qfdx")],
+    "clean twice": [("clean", "-qffdx")],
+    "commit": [("commit", "-qam", "second")],
+    "rebase": [("commit", "-qam", "second"), ("rebase", "-q", "--force-rebase", "HEAD~1")],
+    "an orphan branch": [("checkout", "-q", "--orphan", "empty"), ("rm", "-rfq", ".")],
+    "another work tree": [("worktree", "add", "-q", "../linked")],
+    "packed refs": [("pack-refs", "--all", "--prune")],
+    "an expired reflog": [("reflog", "expire", "--expire=now", "--all"), ("gc", "-q", "--prune=now")],
+    "a renamed branch": [("branch", "-m", "trunk")],
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_a_person_does_with_git_takes_nothing_off_the_board(name: str, tmp_path: Path) -> None:
+    root = new_board(tmp_path / "project")
+    with Team(root) as team:
+        for subject in ("One", "Two", "Three"):
+            team.add(subject)
+        team.claim(1, by="alice")
+        team.send("bob", "hello")
+    board = sound(root)
+    (root / "README.md").write_text("# changed\n")
+    for words in ELSEWHERE[name]:
+        git(root, *words)
+    assert call(root, "task", "list").err == ""
+    assert sound(root) == board
+    assert call(root, "task", "done", "1", "--as", "alice").code == 0
+
+
+# -- the branch deleted, moved back, rewritten ---------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = new_board(tmp_path / "project")
+    with Team(root) as team:
+        team.add("One")
+        team.claim(1, by="alice")
+        team.done(1, "it works", by="alice")
+    return root
+
+
+def _tip(root: Path) -> str:
+    return git(root, "rev-parse", "--verify", "-q", "refs/heads/gitteam", check=False)
+
+
+def _delete(root: Path) -> None:
+    git(root, "branch", "-qD", "gitteam")
+
+
+def _move_back(root: Path) -> None:
+    git(root, "update-ref", "refs/heads/gitteam", "gitteam~2")
+
+
+def _rewrite(root: Path) -> None:
+    """As `git rebase` or `git commit --amend` do: the same files, another history."""
+    other = git(root, "commit-tree", "gitteam^{tree}", "-p", "gitteam~2", "-m", "squashed")
+    git(root, "update-ref", "refs/heads/gitteam", other)
+
+
+def _replace(root: Path) -> None:
+    """Another history altogether, with none of the tasks."""
+    first = git(root, "rev-list", "--max-parents=0", "gitteam")
+    other = git(root, "commit-tree", f"{first}^{{tree}}", "-m", "begun anew")
+    git(root, "update-ref", "refs/heads/gitteam", other)
+
+
+HARM = {"deleted": _delete, "moved back": _move_back, "rewritten": _rewrite, "replaced": _replace}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_a_branch_that_was_tampered_with_is_never_silently_overwritten(name: str, root: Path) -> None:
+    files = {path: path.read_bytes() for path in (root / ".tasks").glob("*.md")}
+    HARM[name](root)
+    tip = _tip(root)
+    for words in (("task", "add", "Two"), ("send", "alice", "hi"), ("task", "note", "1", "hm")):
+        found = call(root, *words)
+        assert (found.code, "gitteam doctor" in found.err, found.err.count("\n")) == (1, True, 1), found
+    assert _tip(root) == tip
+    assert {path: path.read_bytes() for path in (root / ".tasks").glob("*.md")} == files
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_reading_goes_on_and_warns_when_the_branch_was_tampered_with(name: str, root: Path) -> None:
+    HARM[name](root)
+    found = call(root, "task", "show", "1")
+    assert (found.code, "it works" in found.out) == (0, True)
+    assert "gitteam doctor" in found.err
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("deleted", "was deleted"), ("moved back", "was moved back"), ("rewritten", "was rewritten"),
+     ("replaced", "was rewritten")],
+)  # fmt: skip
+def test_doctor_names_the_harm_and_the_cure_and_changes_nothing_by_itself(name: str, says: str, root: Path) -> None:
+    HARM[name](root)
+    tip = _tip(root)
+    found = call(root, "doctor")
+    assert found.code == 1
+    assert says in found.out
+    assert "gitteam doctor --repair" in found.out
+    assert _tip(root) == tip
+
+
+@pytest.mark.parametrize("name", ["deleted", "moved back"])
+def test_repair_puts_the_branch_back_where_the_files_stand(name: str, root: Path) -> None:
+    tip = _tip(root)
+    HARM[name](root)
+    assert call(root, "doctor", "--repair").code == 0
+    assert _tip(root) == tip
+    assert call(root, "task", "add", "Two").out == "2 Two\n"
+    sound(root)
+
+
+def test_repair_of_a_rewritten_branch_goes_on_from_the_branch(root: Path) -> None:
+    _rewrite(root)
+    tip = _tip(root)
+    assert call(root, "doctor", "--repair").code == 0
+    assert git(root, "merge-base", tip, "gitteam") == tip
+    assert call(root, "task", "show", "1").out.count("it works") == 1
+    assert call(root, "task", "add", "Two").out == "2 Two\n"
+
+
+def test_repair_of_a_replaced_branch_keeps_the_texts_that_only_the_files_have(root: Path) -> None:
+    _replace(root)
+    call(root, "doctor", "--repair")
+    assert call(root, "task", "add", "Two").code == 0
+    with Team(root) as team:
+        assert "One" in [task.subject for task in team.tasks(finished=True)]
+
+
+def test_while_the_branch_is_checked_out_writing_refuses_and_says_where(root: Path) -> None:
+    git(root, "worktree", "add", "-q", "../linked", "gitteam")
+    found = call(root, "task", "add", "Two")
+    assert (found.code, "checked out" in found.err, found.err.count("\n")) == (1, True, 1)
+    git(root, "worktree", "remove", "../linked")
+    assert call(root, "task", "add", "Two").code == 0
+    sound(root)
+
+
+def test_doctor_notices_an_object_that_was_pruned_and_writes_it_again_from_the_file(root: Path) -> None:
+    (path,) = (root / ".tasks").glob("1-*.md")
+    oid = git(root, "hash-object", str(path))
+    (root / ".git/objects" / oid[:2] / oid[2:]).unlink()
+    found = call(root, "doctor")
+    assert (found.code, oid[:10] in found.out) == (1, True)
+    assert call(root, "doctor", "--repair").code == 0
+    sound(root)
+
+
+def test_doctor_names_an_object_that_nothing_can_bring_back(root: Path) -> None:
+    oid = git(root, "rev-parse", "gitteam~1:.tasks/1-one.md")
+    (root / ".git/objects" / oid[:2] / oid[2:]).unlink()
+    found = call(root, "doctor", "--repair")
+    assert (found.code, oid[:10] in found.out) == (1, True)
+
+
+def test_a_wait_that_another_git_ended_is_not_lost(root: Path) -> None:
+    """The ref's lock is held by somebody for a moment: the change waits for it."""
+    lock = root / ".git/refs/heads/gitteam.lock"
+    lock.touch()
+    child = command(root, "task", "add", "Two").go()
+    until(lambda: re.search(r"process \d+", (root / ".git/gitteam/lock").read_text()), "the change begun")
+    lock.unlink()
+    assert child.end().out == "2 Two\n"
+    sound(root)

@@ -73,7 +73,8 @@ def test_status_is_clean_after_each_operation(tracked: Team, repo: Path) -> None
         lambda: tracked.add("First"), lambda: tracked.add("Second", blocked_by=[1]), lambda: tracked.claim(by="alice"),
         lambda: tracked.note(1, "a note"), lambda: tracked.release(1, by="alice"), lambda: tracked.claim(1, by="bob"),
         lambda: tracked.done(1, "done", by="bob"), lambda: tracked.send("alice", "hello"),
-        lambda: tracked.broadcast("all"), lambda: tracked.cancel(2), lambda: tracked.add_member("carol"), lambda: tracked.remove_member("carol"),
+        lambda: tracked.broadcast("all"), lambda: tracked.cancel(2), lambda: tracked.add_member("carol"),
+        lambda: tracked.remove_member("carol"),
         edit(repo), drop(repo), lambda: take(tracked), lambda: tracked.block(3, tracked.add("Fourth").id),
     ]  # fmt: skip
     for operation in operations:
@@ -214,6 +215,10 @@ def index_locked(repo: Path) -> None:
     (repo / ".git/index.lock").write_text("")
 
 
+def head_locked(repo: Path) -> None:
+    (repo / ".git/HEAD.lock").write_text("")
+
+
 def other_branch(repo: Path) -> None:
     git(repo, "switch", "-qc", "other")
 
@@ -228,7 +233,7 @@ def detached(repo: Path) -> None:
 
 BUSY = [
     (merging, "a merge"), (rebasing, "main"), (applying, "a rebase"), (cherry_picking, "a cherry-pick"),
-    (reverting, "a revert"), (index_locked, "a git command"), (other_branch, "git switch main"),
+    (reverting, "a revert"), (index_locked, "a git command"), (head_locked, "git"), (other_branch, "git switch main"),
     (branch_without_a_board, "git switch main"), (detached, "git switch main"),
 ]  # fmt: skip
 STATES = pytest.mark.parametrize(("state", "word"), BUSY, ids=[row[0].__name__ for row in BUSY])
@@ -482,23 +487,28 @@ def test_index_locked_at_the_moment_of_the_commit_is_mended_later(
     check_everything(tracked)
 
 
-@pytest.mark.parametrize("moment", ["move_ref", "update_index"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_between_branch_and_index_the_next_command_mends_it(
-    moment: str, when: str, tracked: Team, repo: Path
-) -> None:
+MOMENTS = {
+    "before the branch": ("Repo.move_ref", "KILL"),
+    "after the branch": ("Repo.move_ref", "original(*args, **kwargs); KILL"),
+    "before the index": ("os.rename", "KILL if args[1].endswith('/index') else original(*args, **kwargs)"),
+    "after the index": ("os.rename", "original(*args, **kwargs); KILL if args[1].endswith('/index') else None"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_between_branch_and_index_the_next_command_mends_it(moment: str, tracked: Team, repo: Path) -> None:
     tracked.add("First")
+    what, then = MOMENTS[moment]
     code = (
         "import os\nfrom gitteam import Team\nfrom gitteam.repo import Repo\n"
-        f"original = Repo.{moment}\n"
-        "def patched(*args, **kwargs):\n"
-        + ("    original(*args, **kwargs)\n" if when == "after" else "")
-        + "    os.kill(os.getpid(), 9)\n"
-        f"Repo.{moment} = patched\nTeam('.').note(1, 'a note')\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True).returncode == -9
+        f"original = {what}\ndef patched(*args, **kwargs):\n    {then}\n"
+        f"{what} = patched\nTeam('.').note(1, 'a note')\n"
+    ).replace("KILL", "os.kill(os.getpid(), 9)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=repo, capture_output=True, text=True)
+    assert done.returncode == -9, done
     assert gitteam(repo, "task", "add", "Second").code == 0
     assert is_clean(repo)
+    assert not (repo / ".git/index.lock").exists()
     check_everything(tracked)
 
 
