@@ -99,7 +99,12 @@ class Board:
         names = self._files.names(layout.TASKS)
         if directories := [d for d in self._files.directories(layout.DONE) if layout.is_done_directory(d)]:
             names += self._files.names(f"{layout.DONE}/{max(directories, key=lambda d: (len(d), d))}")
-        return max((layout.task_id(name) or 0 for name in names), default=0)
+        highest = max((layout.task_id(name) or 0 for name in names), default=0)
+        # A file that cannot be read keeps its number to itself, unless that is a date or the like.
+        for number in sorted(layout.task_id(path.rpartition("/")[2]) or 0 for path in self.troubles):
+            if number <= highest + layout.NUMBER_LEAP:
+                highest = max(highest, number)
+        return highest
 
     # -- judging ----------------------------------------------------------------------
 

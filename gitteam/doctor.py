@@ -101,7 +101,10 @@ def _excluded(team: Team, repair: bool) -> Iterator[Finding]:
 
 
 def _files(team: Team) -> Iterator[Finding]:
+    coming_back = team.ledger.missing_files()  # or cancelled, by the next look
     for path, reason in sorted(team.status().unreadable.items()):
+        if path in coming_back:
+            continue
         yield Finding(f"{path}: {reason}; mend the file, the team goes on meanwhile")
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gitteam import layout
 from gitteam.errors import BadFile
@@ -123,9 +123,11 @@ class Replay:
             elif len(self.places[number]) != 1 and step.ops:
                 self._say(step, f"#{number} is in {len(self.places[number])} files")
             if new := after.get(number):
-                self.tasks[number] = new
-                if step.ops:  # a person's own commit may do anything; the next one of ours mends it
+                if step.ops:
                     self._transition(step, number, old, new)
+                elif old:  # a person's own commit may write any number; the next one of ours goes on from the last
+                    new = replace(new, claim=old.claim)
+                self.tasks[number] = new
 
     def _transition(self, step: Step, number: int, old: Task | None, new: Task) -> None:
         """One task from one commit to the next."""

@@ -21,6 +21,8 @@ TASKS = ".tasks"
 DONE = ".tasks/done"
 ATTRIBUTES = (".team/.gitattributes", ".tasks/.gitattributes")
 DEFAULT_BRANCH = "gitteam"
+# How far above the highest id a new file's own number may be; beyond that it is a date or the like.
+NUMBER_LEAP = 100
 
 USER, LEAD, ALL, SYSTEM = "user", "lead", "all", "gitteam"
 RESERVED = (USER, LEAD, ALL, SYSTEM)

@@ -88,6 +88,11 @@ class Ledger:
         note = self._note.read()
         return note.commit if note else ""
 
+    def missing_files(self) -> set[str]:
+        """Task files that were just found gone: see reconcile.GONE_SECONDS."""
+        note = self._note.read()
+        return set(note.missing) if note else set()
+
     def restore_swept(self, paths: list[str]) -> None:
         """Put back files of done/ that are gone from disk."""
         with self._locked():
@@ -258,16 +263,18 @@ class Ledger:
         person = self.person()
         base = self._tree_at(note.commit) if note else Tree(self.repo.objects, None, self.place.root)
         config = self._config(self._standing, base)
-        work = Reconciliation(self.repo, self.place, self._standing, base, note, tip, config, person.title, time.time())
-        work.take_in(looked)
+        work = Reconciliation(
+            self.repo, self.place, self._standing, base, note, tip, config, person.title, time.time(), looked
+        )  # fmt: skip
+        work.take_in()
         before = self._standing
         if work.edits or work.story.sentences:
             change = Change(self._standing, config, {}, person, work.now)
             change.edits, change.story = work.edits, work.story
             self._record(change)
-        self._settle(work, before, looked, config.durable)
+        self._settle(work, before, config.durable)
 
-    def _settle(self, work: Reconciliation, before: Tree, looked: Looked, durable: bool) -> None:
+    def _settle(self, work: Reconciliation, before: Tree, durable: bool) -> None:
         """After the commit: files, then the note, then what was set aside."""
         if self.tracked and work.note and work.note.commit != work.tip:
             # A process may have died between branch and index. Where a person committed, theirs is right already.
@@ -275,7 +282,7 @@ class Ledger:
             with self.repo.index_set({path: self._standing.oid(path) for path in paths}):
                 pass
         noted = work.note.entries if work.note else {}
-        restored = set(looked.gone) - set(work.missing)
+        restored = set(work.looked.gone) - set(work.missing)
         if restored:
             self._note.drop()  # or a crash would make a deletion of what is not yet put back
         entries: dict[str, Entry | None] = {}
@@ -330,6 +337,7 @@ def record(repo: Repo, ref: str, tree: Tree, parent: str | None, change: Change)
     author, committer = change.actor.identity.line(change.now), repo.person().line(change.now)
     message = change.story.message(os.urandom(8).hex())
     commit = repo.commit(tree.root or "", parent, author, committer, message, durable)
+    repo.objects.rewrite_lost(durable)  # a prune beside us may take what no ref reaches yet
     repo.move_ref(ref, commit, parent, durable)
     repo.objects.rewrite_lost(durable)
     repo.objects.forget_fresh()

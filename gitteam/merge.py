@@ -43,7 +43,8 @@ def merge_task(
     """
     started = base or current
     if edited.state != current.state:
-        stale = started if base and edited.state == base.state else _loaded_before(edited, older(), edited.state)
+        fits = base and edited.state == base.state and _notes(base.text) <= _notes(edited.text)
+        stale = base if fits else _loaded_before(edited, older(), edited.state)
         if stale:
             return Outcome(_blend(stale, edited, current, merge_lines))
     if not _notes(current.text) <= _notes(edited.text):

@@ -8,6 +8,7 @@ of git, through the reader that `gitteam.repo` supplies.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import zlib
@@ -113,12 +114,7 @@ class Objects:
         if os.path.exists(target):
             return
         temporary = os.path.join(folder, "tmp_obj_" + os.urandom(6).hex())  # a name git cleans up
-        try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
-        except FileNotFoundError:
-            os.mkdir(folder)
-            os.chmod(folder, os.stat(self.directory).st_mode & 0o7777)  # as shared as the repository
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+        fd = self._create(folder, temporary)
         try:
             with open(fd, "wb") as f:  # writes all or raises, as os.write does not
                 f.write(zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
@@ -130,6 +126,16 @@ class Objects:
             raise
         # The new name needs no fsync of its own: that of the ref, which comes later, commits it too.
         os.rename(temporary, target)
+
+    def _create(self, folder: str, path: str) -> int:
+        """A new file in a directory that git makes when it is needed, and removes when it is empty."""
+        for _ in range(100):
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.mkdir(folder)
+                os.chmod(folder, os.stat(self.directory).st_mode & 0o7777)  # as shared as the repository
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
 
     def rewrite_lost(self, durable: bool) -> bool:
         """Write again what a concurrent prune took away; whether it took anything."""

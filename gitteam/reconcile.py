@@ -72,6 +72,7 @@ class Reconciliation:
     config: Config
     person: str
     now: float
+    looked: Looked
     story: Story = field(default_factory=Story)
     seen: dict[str, Seen] = field(default_factory=dict)  # files on disk that differ from the note
     bad: dict[str, Entry] = field(default_factory=dict)  # texts that cannot be read
@@ -80,15 +81,18 @@ class Reconciliation:
 
     def __post_init__(self) -> None:
         self.view = Overlay(self.tree)
+        new = [f.path for f in self.looked.changed if f.path.startswith(layout.TASKS) and not self.tree.oid(f.path)]
+        strangers = {path: "" for path in new if layout.is_numbered(path)}
         self.tasks = TasksByHand(
-            self.repo, self.place, self.tip, self.view, self.story, self.config, self.person
+            self.repo, self.place, self.tip, self.view, self.story, self.config, self.person, strangers
         )  # fmt: skip
 
     @property
     def edits(self) -> dict[str, bytes | None]:
         return {path: data for path, data in self.view.edits.items() if self.tree.read(path) != data}
 
-    def take_in(self, looked: Looked) -> None:
+    def take_in(self) -> None:
+        looked = self.looked
         self._foreign_commits()
         for aside in looked.asides:
             self._aside(aside)

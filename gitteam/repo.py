@@ -203,25 +203,22 @@ class Repo:
     def move_ref(self, ref: str, new: str, old: str | None, durable: bool) -> None:
         """Point `ref` at `new` if it still is at `old`: the moment at which a change has happened."""
         zero = "0" * len(new)
-        deadline, seen, stale = time.monotonic() + STALE_REF_LOCK_SECONDS, None, 0
+        lock = os.path.join(self.layout.common, ref + ".lock")
+        patience = _Patience()
         while True:
             answer = self._update_ref(f"update {ref} {new} {old or zero}", durable)
             if answer is None or self.tip(ref) == new:
                 break
             if self.tip(ref) != old:
                 raise RefMoved(ref)
-            # A git that was killed leaves REF.lock behind. We alone write this ref, so one that stands still is stale.
-            lock = os.path.join(self.layout.common, ref + ".lock")
-            now = _inode(lock)
-            if seen is None or now != seen:
-                deadline, seen = time.monotonic() + STALE_REF_LOCK_SECONDS, now
-            if now is None and not self.objects.rewrite_lost(durable):
-                raise GitFailed(f"git update-ref: {answer}")
-            if now is not None and time.monotonic() > deadline:
-                if stale == MAX_STALE_LOCKS:
-                    raise GitFailed(f"git update-ref: {answer}")
+            # Another git is at work beside us, or one was killed and left REF.lock behind. We alone write this ref
+            # for good, so a lock that stands still is stale.
+            held = _inode(lock)
+            if patience.is_over(held):
+                if held is None or patience.ends >= MAX_STALE_LOCKS:
+                    raise GitFailed(f"git update-ref: {answer.splitlines()[0]}")
                 os.unlink(lock)
-                stale += 1
+            self.objects.rewrite_lost(durable)
             time.sleep(0.01)
         if durable:
             sync_directory(os.path.dirname(os.path.join(self.layout.common, ref)))
@@ -451,6 +448,25 @@ def _inode_and_time(path: str) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class _Patience:
+    """How long the same thing has stood in the way."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+        self._seen: int | None = None
+        self._until = time.monotonic() + STALE_REF_LOCK_SECONDS
+
+    def is_over(self, seen: int | None) -> bool:
+        now = time.monotonic()
+        if seen == self._seen and now > self._until:
+            self.ends += 1
+            self._until = now + STALE_REF_LOCK_SECONDS
+            return True
+        if seen != self._seen:
+            self._seen, self._until = seen, now + STALE_REF_LOCK_SECONDS
+        return False
 
 
 class _Process:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # All of so many open tasks gone at once is a cleaned work tree, not a decision.
 MASS_DELETION = 3
-# How far above the highest id a new file's own number may be; beyond that it is a date or the like.
-NUMBER_LEAP = 100
 # Longer names could not be renamed aside: see gitteam.disk.
 MAX_NAME = 150
 
@@ -46,9 +44,10 @@ class TasksByHand:
     story: Story
     config: Config
     person: str
+    strangers: dict[str, str]  # numbered files on disk that are on no branch; their numbers are taken
 
     def __post_init__(self) -> None:
-        self.board = Board(self.view)
+        self.board = Board(self.view, self.strangers)
         self._by_slug = {_slug(task): task for task in self.board.tasks.values()}
 
     def _put(self, task: Task) -> None:
@@ -142,7 +141,7 @@ class TasksByHand:
     def _path_for(self, task: Task) -> str:
         """A new file's own number counts if it is free and not far off; otherwise it stays behind a new one."""
         highest = self.board.highest
-        if task.id and task.id <= highest + NUMBER_LEAP and not self.board.find(task.id):
+        if task.id and task.id <= highest + layout.NUMBER_LEAP and not self.board.find(task.id):
             return task.path
         return f"{layout.TASKS}/{layout.task_name(highest + 1, task.name.removesuffix('.md'))}"
 

@@ -109,13 +109,20 @@ class Team:
         self.warnings = []
         if found := self._current():
             return found
+        self._sync()
+        return self._as_noted()
+
+    def _sync(self, also: Sequence[str] = ()) -> bool:
+        """Take in what can be taken in; where nothing can be written, reading goes on with a warning."""
         try:
-            self.ledger.sync()
+            self.ledger.sync(also)
         except (LockTimeout, Refused) as e:
             self.warnings.append(str(e))
         except OSError as e:
             self.warnings.append(f"cannot write here ({e.strerror}): showing what is on disk")
-        return self._as_noted()
+        else:
+            return True
+        return False
 
     def _as_noted(self) -> tuple[Standing, Board]:
         note = self._note.read() or Checkpoint()
@@ -313,10 +320,10 @@ class Team:
         from gitteam.watch import Watch
 
         with Watch(self.place) as watch:
-            if watch.trouble:
-                warn(watch.trouble)
             self.ledger.warm_up()
             while True:
+                if trouble := watch.new_trouble():
+                    warn(trouble)
                 found = self._something_for(name, watch)
                 if found[0] or found[1]:
                     return found
@@ -326,8 +333,9 @@ class Team:
                 watch.wait(min(left, self._patience()))
 
     def _something_for(self, name: str, watch: Watch) -> tuple[list[Message], Task | None]:
-        if swept := watch.swept_files():
-            self.ledger.sync(also=swept)
+        swept = watch.swept_files()
+        if swept and not self._sync(swept):
+            watch.remember(swept)
         files, board = self._look()
         member = self._config(files).member(name)
         task = None if board.held_by(name) else board.next_for(member)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import queue
 import threading
 from types import TracebackType
 from typing import Any
@@ -27,13 +29,14 @@ class Watch:
         from watchdog.events import FileSystemEventHandler
         from watchdog.observers import Observer
 
+        _make_moves_immediate()
         # It warns of events that come while it stops; nobody needs to read that.
         logging.getLogger("watchdog").addHandler(logging.NullHandler())
         logging.getLogger("watchdog").propagate = False
         self._place = place
         self._changed = threading.Event()
-        self._swept: set[str] = set()
-        self.trouble = ""
+        self._swept: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._trouble = ""
         watch = self
 
         class Handler(FileSystemEventHandler):
@@ -56,24 +59,38 @@ class Watch:
             if observer:
                 observer.stop()  # it has threads already, though it never started
             why = (os.strerror(e.errno) if e.errno else str(e)).lower()
-            self.trouble = f"no file events ({why}): looking every {FAST_POLL:g} s instead"
+            self._trouble = f"no file events ({why}): looking every {FAST_POLL:g} s instead"
 
     def _note(self, path: str) -> None:
         done = self._place.at(layout.DONE) + os.sep
         if path.startswith(done) and path.endswith(".md"):
-            self._swept.add(os.path.relpath(path, self._place.root))
+            self._swept.put(os.path.relpath(path, self._place.root))
         self._changed.set()
 
     def wait(self, timeout: float) -> None:
         """Return when something may have changed since the last call, at the latest after `timeout` or a slow poll."""
-        alive = self._observer is not None and self._observer.is_alive()
-        self._changed.wait(min(timeout, SLOW_POLL if alive else FAST_POLL))
+        if self._observer is not None and not self._observer.is_alive():
+            self._observer = None
+            self._trouble = f"file events have stopped: looking every {FAST_POLL:g} s instead"
+        self._changed.wait(min(timeout, SLOW_POLL if self._observer is not None else FAST_POLL))
         self._changed.clear()
+
+    def new_trouble(self) -> str:
+        """Why there are no events, said once."""
+        trouble, self._trouble = self._trouble, ""
+        return trouble
 
     def swept_files(self) -> list[str]:
         """The files in done/ that changed since the last call; they are looked at only when somebody says so."""
-        found, self._swept = sorted(self._swept), set()
-        return found
+        found = set()
+        while not self._swept.empty():
+            found.add(self._swept.get())
+        return sorted(found)
+
+    def remember(self, paths: list[str]) -> None:
+        """These could not be looked at now."""
+        for path in paths:
+            self._swept.put(path)
 
     def close(self) -> None:
         if self._observer is not None:
@@ -85,3 +102,14 @@ class Watch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _make_moves_immediate() -> None:
+    """watchdog holds a move out of a directory back for half a second, and all behind it, waiting for its other half.
+
+    Every file we replace is moved out first, so that everybody would wake half a second late.
+    """
+    with contextlib.suppress(ImportError):  # there is none where the system has no inotify
+        from watchdog.observers.inotify_move_event_grouper import InotifyMoveEventGrouper
+
+        InotifyMoveEventGrouper.delay = 0.0

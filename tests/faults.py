@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -294,6 +293,14 @@ def board_files(root: Path) -> dict[str, bytes]:
     return found
 
 
+def check_order(acts: list[tuple[int, float, float]]) -> None:
+    """What had returned before something else began stands before it. Each act: its place in the history, began, ended."""
+    latest_start = 0.0
+    for _, began, ended in sorted(acts):
+        assert ended >= latest_start, "the history is not in the order in which things happened"
+        latest_start = max(latest_start, began)
+
+
 _TEAMS = re.compile(r"\.team/|\.tasks/|\.git/(gitteam/|objects/|refs/heads/gitteam$|logs/refs/heads/gitteam$)")
 
 
@@ -346,12 +353,3 @@ def mount_memory(directory: Path, size: str) -> Path:
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(directory)], check=True)
     return directory
 
-
-def wait_free(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Whether a condition comes about in so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True

@@ -380,6 +380,16 @@ def test_unchanged_save_makes_no_commit(team: Team) -> None:
     assert commits(team) == before
 
 
+def test_edit_of_the_same_size_in_the_same_moment_is_seen(team: Team) -> None:
+    """The file's size is the same, and its time stamps may be: the clock of a file system ticks slowly."""
+    set_value(team, "settings", "durability", value="fast")
+    path = file_of(team, team.add("Task 10").id)
+    for number in range(10, 60):
+        team.note(1, f"note {number}")
+        write(path, swap(f"Task {number}", f"Task {number + 1}"))
+        assert team.task(1).subject == f"Task {number + 1}"
+
+
 def test_edits_of_several_files_are_one_commit(team: Team) -> None:
     team.add("One")
     team.add("Two")
