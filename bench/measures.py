@@ -16,7 +16,7 @@ from bench.boards import MEMBERS, board, run
 from bench.timing import Row, clock, in_turns, shown, timed, together
 from gitteam import Team, moves
 from gitteam.change import Change
-from gitteam.errors import NothingToDo
+from gitteam.errors import Conflict, NothingToDo
 from gitteam.journal import Replay
 from gitteam.records import Task
 
@@ -91,7 +91,7 @@ def _work(team: Team, member: str) -> tuple[list[int], list[float]]:
 
         return team.ledger.change(member, noted)
 
-    with suppress(NothingToDo):
+    with suppress(NothingToDo, Conflict):
         while True:
             task = turn(moves.claim)
             claimed.append(task.id)

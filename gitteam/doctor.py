@@ -11,9 +11,11 @@ from gitteam import layout, setup
 from gitteam.errors import GitteamError, LockTimeout
 from gitteam.journal import Replay
 from gitteam.objects import digest
-from gitteam.repo import OLDEST_GIT
+from gitteam.repo import OLDEST_GIT, GitFailed, MissingObject
 from gitteam.team import Team
 from gitteam.tree import Disk, Tree
+
+_FETCH = "fetch it from a clone that has it"
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,20 @@ class Finding:
 
 def examine(team: Team, repair: bool) -> list[Finding]:
     """Everything that is wrong. What the next change mends by itself is mended first and is no finding."""
-    findings = [*_git(team), *_branch(team, repair), *_objects(team, repair)]
-    if any(not f.mended for f in findings):
-        return findings
+    try:
+        findings = [*_git(team), *_branch(team, repair), *_objects(team, repair)]
+        if any(not f.mended for f in findings):
+            return findings
+        return _after(findings, team, repair)
+    except MissingObject as e:
+        return [Finding(f"object {e.oid[:10]} of the history is missing: {_FETCH}")]
+
+
+def _after(findings: list[Finding], team: Team, repair: bool) -> list[Finding]:
     try:
         team.ledger.sync()
+    except MissingObject:
+        raise
     except LockTimeout as e:
         return [*findings, Finding(str(e))]
     except GitteamError as e:
@@ -80,7 +91,7 @@ def _objects(team: Team, repair: bool) -> Iterator[Finding]:
         mended = oid in found
         if mended:
             repo.objects.write(b"blob", found[oid], durable=True)
-        next_step = "" if mended else ": gitteam doctor --repair, or git fetch from a clone that has it"
+        next_step = "" if mended else f": {_FETCH}" if repair else f": gitteam doctor --repair, or {_FETCH}"
         yield Finding(f"object {oid[:10]} of the history is missing{next_step}", mended)
 
 
@@ -125,5 +136,9 @@ def _swept(team: Team, repair: bool) -> Iterator[Finding]:
 
 def _history(team: Team) -> Iterator[Finding]:
     ledger = team.ledger
-    for problem in Replay().run(ledger.repo, ledger.ref, merges_allowed=ledger.tracked):
-        yield Finding(f"history: {problem}; git show {problem.partition(':')[0]}")
+    try:
+        problems = Replay().run(ledger.repo, ledger.ref, merges_allowed=ledger.tracked)
+    except GitFailed as e:
+        problems = [f"it cannot be read to its beginning, {e}: {_FETCH}"]
+    for problem in problems:
+        yield Finding(f"history: {problem}")

@@ -113,19 +113,26 @@ class Objects:
         target = os.path.join(folder, oid[2:])
         if os.path.exists(target):
             return
-        temporary = os.path.join(folder, "tmp_obj_" + os.urandom(6).hex())  # a name git cleans up
-        fd = self._create(folder, temporary)
-        try:
-            with open(fd, "wb") as f:  # writes all or raises, as os.write does not
-                f.write(zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
-                f.flush()
-                if durable:
-                    os.fsync(fd)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-        # The new name needs no fsync of its own: that of the ref, which comes later, commits it too.
-        os.rename(temporary, target)
+        for attempts_left in range(100, -1, -1):
+            temporary = os.path.join(folder, "tmp_obj_" + os.urandom(6).hex())  # a name git cleans up
+            try:
+                self._write_file(self._create(folder, temporary), kind, data, durable)
+                # The new name needs no fsync of its own: that of the ref, which comes later, commits it too.
+                os.rename(temporary, target)
+                return
+            except FileNotFoundError:
+                if not attempts_left:  # a prune beside us cleans up temporary files, too
+                    raise
+            except BaseException:
+                os.unlink(temporary)
+                raise
+
+    def _write_file(self, fd: int, kind: bytes, data: bytes, durable: bool) -> None:
+        with open(fd, "wb") as f:  # writes all or raises, as os.write does not
+            f.write(zlib.compress(b"%s %d\0" % (kind, len(data)) + data, 1))
+            f.flush()
+            if durable:
+                os.fsync(fd)
 
     def _create(self, folder: str, path: str) -> int:
         """A new file in a directory that git makes when it is needed, and removes when it is empty."""

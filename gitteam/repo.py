@@ -53,6 +53,14 @@ class GitFailed(GitteamError):
     kind = "git"
 
 
+class MissingObject(Refused):
+    """The history needs an object that is not there."""
+
+    def __init__(self, oid: str):
+        self.oid = oid
+        super().__init__(f"object {oid} is missing from the repository: run `gitteam doctor`")
+
+
 class RefMoved(Exception):
     """The branch is no longer where this change began: decide again."""
 
@@ -315,7 +323,7 @@ class Repo:
             except (BrokenPipeError, EOFError):
                 self._reader.kill()
                 self._reader = None
-        raise Refused(f"object {oid} is missing from the repository: run `gitteam doctor`")
+        raise MissingObject(oid)
 
     def merge_lines(self, ours: str, base: str, theirs: str) -> str:
         """Three-way merge of texts; where both changed the same lines, `ours` wins."""

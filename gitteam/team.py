@@ -319,11 +319,12 @@ class Team:
         self.config().member(name)
         from gitteam.watch import Watch
 
+        said = ""
         with Watch(self.place) as watch:
             self.ledger.warm_up()
             while True:
-                if trouble := watch.new_trouble():
-                    warn(trouble)
+                if watch.trouble != said:
+                    warn(said := watch.trouble)
                 found = self._something_for(name, watch)
                 if found[0] or found[1]:
                     return found

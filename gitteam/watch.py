@@ -36,7 +36,7 @@ class Watch:
         self._place = place
         self._changed = threading.Event()
         self._swept: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._trouble = ""
+        self.trouble = ""  # why there are no events
         watch = self
 
         class Handler(FileSystemEventHandler):
@@ -59,7 +59,7 @@ class Watch:
             if observer:
                 observer.stop()  # it has threads already, though it never started
             why = (os.strerror(e.errno) if e.errno else str(e)).lower()
-            self._trouble = f"no file events ({why}): looking every {FAST_POLL:g} s instead"
+            self.trouble = f"no file events ({why}): looking every {FAST_POLL:g} s instead"
 
     def _note(self, path: str) -> None:
         done = self._place.at(layout.DONE) + os.sep
@@ -71,14 +71,9 @@ class Watch:
         """Return when something may have changed since the last call, at the latest after `timeout` or a slow poll."""
         if self._observer is not None and not self._observer.is_alive():
             self._observer = None
-            self._trouble = f"file events have stopped: looking every {FAST_POLL:g} s instead"
+            self.trouble = f"no file events (the observer died): looking every {FAST_POLL:g} s instead"
         self._changed.wait(min(timeout, SLOW_POLL if self._observer is not None else FAST_POLL))
         self._changed.clear()
-
-    def new_trouble(self) -> str:
-        """Why there are no events, said once."""
-        trouble, self._trouble = self._trouble, ""
-        return trouble
 
     def swept_files(self) -> list[str]:
         """The files in done/ that changed since the last call; they are looked at only when somebody says so."""

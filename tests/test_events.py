@@ -411,13 +411,14 @@ def test_directory_deleted_and_made_again_while_waiting_loses_nothing(
 ) -> None:
     (repo / ".tasks/done").mkdir(exist_ok=True)
     waiter = waiting()
-    shutil.rmtree(repo / directory)
-    (repo / directory).mkdir()
+    (repo / directory).rename(repo.parent / "trash")  # at once, or the waiting one restores files meanwhile
+    shutil.rmtree(repo.parent / "trash")
+    (repo / directory).mkdir(exist_ok=True)
     if what == "task":
         (repo / ".tasks/urgent.md").write_text(TASK)
         assert waiter.result() == ([], 1)
     else:
-        (repo / ".team/inbox").mkdir(exist_ok=True)
+        (repo / ".team/inbox").mkdir(parents=True, exist_ok=True)
         with (repo / ".team/inbox/alice.jsonl").open("a") as f:
             f.write('{"content": "hello"}\n')
         assert waiter.result() == (["hello"], None)
@@ -498,7 +499,7 @@ LIMITS = [
 def test_without_inotify_it_polls_and_says_so_once(limit: str, value: int, team: Team, repo: Path) -> None:
     words = (sys.executable, "-m", "gitteam", "wait", "--as", "alice", "--json", "--timeout", "60")
     waiting = limited(repo, limit, value, *words)
-    time.sleep(1)  # let it poll: it must not speak again
+    time.sleep(3 * watch.FAST_POLL)  # let it poll: it must not speak again
     assert waiting.poll() is None, waiting.communicate()
     (repo / ".tasks/urgent.md").write_text(TASK)
     out, err = waiting.communicate(timeout=TIMEOUT)
@@ -608,8 +609,8 @@ def test_waiting_does_not_wake_itself(
     """Each look may find something out of order again; that must not be what causes the next one."""
     state(team, repo)
     waiter = waiting()
-    time.sleep(1)  # what is counted are looks in a second, of which a loop would make hundreds
-    assert waiter.looks <= 6
+    time.sleep(0.4)  # what is counted are looks in that time, of which a loop would make dozens
+    assert waiter.looks <= 5
     while _held:
         _held.pop().close()
     if state is checked_out:
