@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test test-long bench lint format clean
+.PHONY: demo test test-long bench lint format clean
+
+demo: .venv/ready
+	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/tour.sh
 
 test: .venv/ready
 	$(BIN)/pytest -m "not long"
 
 test-long: .venv/ready
-	$(BIN)/pytest
+	$(BIN)/pytest -m long
 
 bench: .venv/ready
 	$(BIN)/python -m bench

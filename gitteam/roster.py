@@ -48,7 +48,7 @@ class Config:
         """The names, for an error that lists them."""
         if not self.members:
             return "there is only you, `user`; add somebody with `gitteam member add NAME --role ROLE`"
-        return f"there are {', '.join(sorted(self.members))}, and you, `user`"
+        return f"the team is {', '.join(sorted(self.members))}, and you, `user`"
 
 
 def parse_config(data: bytes) -> Config:

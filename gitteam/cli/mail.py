@@ -87,7 +87,8 @@ def _letters(messages: list[Message]) -> Iterator[str]:
     for message in messages:
         when = time.strftime("%d %b %H:%M", time.localtime(message.timestamp)) if message.timestamp else ""
         facts = [when, "" if message.type == "message" else message.type]
-        yield f"{person(message.sender or 'somebody')} {dim('  '.join(fact for fact in facts if fact))}".rstrip()
+        known = "  ".join(fact for fact in facts if fact)
+        yield person(message.sender or "somebody") + (f"  {dim(known)}" if known else "")
         yield from (f"  {visible(line)}" for line in message.content.splitlines())
 
 
