@@ -6,8 +6,10 @@ dir=${1:-$(mktemp -d)/shop}
 mkdir -p "$dir"
 cd "$dir"
 git init -q .
-export GIT_AUTHOR_NAME="${GIT_AUTHOR_NAME:-You}" GIT_AUTHOR_EMAIL="${GIT_AUTHOR_EMAIL:-you@example.com}"
-export GIT_COMMITTER_NAME="$GIT_AUTHOR_NAME" GIT_COMMITTER_EMAIL="$GIT_AUTHOR_EMAIL"
+if ! git config user.name >/dev/null; then
+  export GIT_AUTHOR_NAME="Jane Doe" GIT_AUTHOR_EMAIL=jane@example.com
+  export GIT_COMMITTER_NAME="$GIT_AUTHOR_NAME" GIT_COMMITTER_EMAIL="$GIT_AUTHOR_EMAIL"
+fi
 
 show() {
   printf '\n$ %s\n' "$1"

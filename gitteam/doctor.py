@@ -11,7 +11,8 @@ from gitteam import layout, setup
 from gitteam.errors import GitteamError, LockTimeout
 from gitteam.journal import Replay
 from gitteam.objects import digest
-from gitteam.repo import OLDEST_GIT, GitFailed, MissingObject
+from gitteam.repo import OLDEST_GIT, MissingObject
+from gitteam.runner import GitFailed
 from gitteam.team import Team
 from gitteam.tree import Disk, Tree
 

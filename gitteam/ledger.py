@@ -11,7 +11,6 @@ have moved, the whole decision is made anew.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,19 +20,16 @@ from typing import TypeVar
 from gitteam import disk, layout, liveness, moves
 from gitteam.change import Actor, Change, member_identity
 from gitteam.checkpoint import Checkpoint, CheckpointFile, Entry
-from gitteam.errors import BadFile, LockTimeout, NoTeam, Refused
+from gitteam.errors import BadFile, Refused
 from gitteam.layout import Layout
+from gitteam.lock import file_lock
 from gitteam.objects import digest
 from gitteam.reconcile import Looked, Reconciliation, Seen, look
-from gitteam.render import visible
 from gitteam.repo import RefMoved, Repo
 from gitteam.roster import Config, parse_config
 from gitteam.tree import Tree
 
 T = TypeVar("T")
-
-# How often the next in line tries, and those behind it. A change takes a few milliseconds only.
-LOCK_POLL, DOOR_POLL = 0.001, 0.01
 
 
 class Ledger:
@@ -187,7 +183,7 @@ class Ledger:
             return
         if self.repo.head_branch() != self.branch:
             raise Refused(f"the board is on branch {self.branch}, which is not checked out: `git switch {self.branch}`")
-        self.repo.free_own_index_lock()
+        self.repo.index.free_own_lock()
         if what := self.repo.unfinished_business():
             raise Refused(f"{what} is under way in this checkout: finish or abort it first")
 
@@ -202,7 +198,7 @@ class Ledger:
         self._write_note(entries, note.missing, durable)
 
     def _record(self, change: Change) -> None:
-        with self.repo.index_set(blobs(self.repo, change.edits)) if self.tracked else nullcontext():
+        with self.repo.index.set(blobs(self.repo, change.edits)) if self.tracked else nullcontext():
             self._commit_id, self._tree = record(self.repo, self.ref, self._standing, self._commit_id, change)
         if self.repo.objects.are_crowded():
             self.repo.pack_in_background()
@@ -279,7 +275,7 @@ class Ledger:
         if self.tracked and work.note and work.note.commit != work.tip:
             # A process may have died between branch and index. Where a person committed, theirs is right already.
             paths = [*before.differing(work.base, layout.TEAM), *before.differing(work.base, layout.TASKS)]
-            with self.repo.index_set({path: self._standing.oid(path) for path in paths}):
+            with self.repo.index.set({path: self._standing.oid(path) for path in paths}):
                 pass
         noted = work.note.entries if work.note else {}
         restored = set(work.looked.gone) - set(work.missing)
@@ -348,39 +344,3 @@ def blobs(repo: Repo, edits: dict[str, bytes | None]) -> dict[str, str | None]:
     """What each file will be as an object."""
     size = repo.objects.hex_length
     return {path: None if data is None else digest(b"blob", data, size) for path, data in edits.items()}
-
-
-@contextmanager
-def file_lock(place: Layout, timeout: float) -> Iterator[None]:
-    """The lock all processes share. The kernel frees it when its holder dies; a timeout names the holder."""
-    import filelock
-
-    lock = filelock.FileLock(place.lock, fallback_to_soft=False, on_acquired=_sign)
-    # Everybody passes the door, also who has just let go: so only one at a time tries often, and none waits for long.
-    door = filelock.FileLock(place.door, fallback_to_soft=False)
-    try:
-        with door.acquire(timeout, DOOR_POLL):
-            lock.acquire(timeout, LOCK_POLL)
-    except filelock.Timeout:
-        raise LockTimeout(f"the lock is busy: {holder(place)}; try again, or wait for it") from None
-    except FileNotFoundError:
-        raise NoTeam(f"{place.state} is gone: run `gitteam init`") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _sign(fd: int) -> None:
-    """Leave word of who holds the lock, for those who wait in vain."""
-    words = " ".join(visible(word) for word in [os.path.basename(sys.argv[0]), *sys.argv[1:4]])
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"process {os.getpid()} ({words[:100]})".encode(errors="replace"), 0)
-
-
-def holder(place: Layout) -> str:
-    try:
-        with open(place.lock, encoding="utf-8", errors="replace") as f:
-            return "held by " + (f.read() or "an unknown process")
-    except OSError:
-        return "its holder is unknown"

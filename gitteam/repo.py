@@ -1,56 +1,29 @@
-"""The one door to git: every command a named function, none of the person's programs run.
-
-GitPython supplies the command runner and nothing else: its object and index classes
-lose commits under contention and fail on SHA-256 repositories. It is imported at the
-first git command, because that import costs more than most reading commands do.
-"""
+"""The one door to git: every command a named function, none of the person's programs run."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
 
-from gitteam.errors import BadInput, GitteamError, NoTeam, Refused
+from gitteam.errors import BadInput, NoTeam, Refused
 from gitteam.layout import Layout, read_ref
 from gitteam.objects import Objects, sync_directory
-
-if TYPE_CHECKING:
-    from git import Git
+from gitteam.persons_index import PersonsIndex
+from gitteam.runner import GitFailed, Process, Runner
 
 OLDEST_GIT = (2, 31)
 STALE_REF_LOCK_SECONDS, MAX_STALE_LOCKS = 1.0, 2
 
-# Whatever a repository or a parent process configures, no command of ours runs a program for it.
-_SAFE = (
-    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
-    "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.pager=cat", "-c", "log.showSignature=false",
-)  # fmt: skip
 # However a person likes their own `git log`, ours is read by a program.
 _PLAIN_LOG = (
     "-c", "core.quotePath=false", "-c", "grep.patternType=basic", "-c", "grep.extendedRegexp=false",
     "-c", "trailer.separators=:", "-c", "core.commentChar=#", "-c", "i18n.logOutputEncoding=UTF-8",
 )  # fmt: skip
-# No prompt, no lock for the person's index, nothing replaced, and nothing fetched for an object that is missing.
-_ENVIRONMENT = {
-    "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none",
-}  # fmt: skip
-_KEPT_VARIABLES = re.compile(
-    r"GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|GIT_EXEC_PATH|GIT_PYTHON_\w+"
-)
-
-
-class GitFailed(GitteamError):
-    """git refused a command; the message is its own last line."""
-
-    kind = "git"
+_PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv", "-O/dev/null")
 
 
 class MissingObject(Refused):
@@ -80,59 +53,22 @@ class Repo:
 
     def __init__(self, layout: Layout):
         self.layout = layout
-        self._runner: Git | None = None
-        self._reader: _Process | None = None
-        self._refs: dict[bool, _Process] = {}
+        self._git = Runner(layout)
+        self._reader: Process | None = None
+        self._refs: dict[bool, Process] = {}
         self._person: Identity | None = None
         facts = self._facts()
         if facts["bare"] == "true":
             raise NoTeam(f"{layout.common} is a bare repository: gitteam needs a checkout; clone it and work there")
         self.objects = Objects(facts["objects"], 64 if facts["format"] == "sha256" else 40, self._read_object)
-
-    # -- running git ----------------------------------------------------------------
-
-    def _command(self, *args: str, tree: bool = True) -> list[str]:
-        # A variable like GIT_INDEX_FILE, set by a hook that calls us, must not lead git elsewhere.
-        foreign = [key for key in os.environ if key.startswith("GIT_") and not _KEPT_VARIABLES.fullmatch(key)]
-        drop = [word for key in foreign if key not in _ENVIRONMENT for word in ("-u", key)]
-        place = [f"--git-dir={self.layout.common}", *([f"--work-tree={self.layout.root}"] if tree else [])]
-        return [*(["env", *drop] if drop else []), "git", *place, *_SAFE, *args]
-
-    def _git(self) -> Git:
-        if self._runner is None:
-            self._runner = _gitpython()(self.layout.root)
-            self._runner.update_environment(**_ENVIRONMENT)
-        return self._runner
-
-    def _start(self, *args: str, tree: bool = True, env: dict[str, str] | None = None) -> _Process:
-        command = self._command(*args, tree=tree)
-        runner = self._git()
-        from git.exc import GitCommandNotFound
-
-        try:
-            process: Any = runner.execute(command, istream=subprocess.PIPE, as_process=True, env=env)
-        except GitCommandNotFound:
-            raise GitFailed("git is not installed, or not on the PATH") from None
-        return _Process(process)
-
-    def run(self, *args: str, stdin: bytes = b"", ok: tuple[int, ...] = (0,), **start: Any) -> tuple[int, bytes]:
-        """Run one command to its end; a status that is not `ok` raises GitFailed."""
-        process = self._start(*args, **start)
-        out, err = process.finish(stdin)
-        if process.status not in ok:
-            lines = err.decode(errors="replace").strip().splitlines()
-            raise GitFailed(f"git {args[0]}: {lines[-1] if lines else f'exit status {process.status}'}")
-        return process.status, out
-
-    def _text(self, *args: str, **start: Any) -> str:
-        return os.fsdecode(self.run(*args, **start)[1]).strip("\n")
+        self.index = PersonsIndex(self._git, self.objects.hex_length)
 
     # -- facts ----------------------------------------------------------------------
 
     def _facts(self) -> dict[str, str]:
         try:
             # Without a work tree named, or a bare repository would not say so.
-            facts = self._text(
+            facts = self._git.text(
                 "rev-parse", "--is-bare-repository", "--show-object-format", "--git-path", "objects", tree=False
             )
         except GitFailed as e:
@@ -141,14 +77,14 @@ class Repo:
         return {"bare": bare, "format": kind, "objects": os.path.join(self.layout.root, objects)}
 
     def version(self) -> tuple[int, ...]:
-        found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", self._text("version"))
+        found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", self._git.text("version"))
         return tuple(int(part or 0) for part in found.groups()) if found else (0,)
 
     def person(self) -> Identity:
         """Who sits at the keyboard, as git knows them; a login name where git knows nobody."""
         if self._person is None:
             try:
-                found = re.match(r"(.*) <(.*)> ", self._text("var", "GIT_AUTHOR_IDENT"))
+                found = re.match(r"(.*) <(.*)> ", self._git.text("var", "GIT_AUTHOR_IDENT"))
             except GitFailed:
                 found = None
             login = re.sub(r"[^\w .-]", "", os.environ.get("USER") or os.environ.get("LOGNAME") or "") or "user"
@@ -156,12 +92,12 @@ class Repo:
         return self._person
 
     def setting(self, key: str) -> str:
-        return os.fsdecode(self.run("config", "--get", key, ok=(0, 1))[1]).strip("\n")
+        return os.fsdecode(self._git.run("config", "--get", key, ok=(0, 1))[1]).strip("\n")
 
     # -- branches -------------------------------------------------------------------
 
     def check_branch_name(self, name: str) -> str:
-        valid = self.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1))[0] == 0
+        valid = self._git.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1))[0] == 0
         if not valid or name.startswith("-") or name in ("@", "HEAD"):
             raise BadInput(f"{name!r} is no valid branch name")
         return name
@@ -170,17 +106,17 @@ class Repo:
         """The commit a full ref name points at, or None."""
         if value := read_ref(self.layout, ref):
             return value
-        status, out = self.run("show-ref", "--verify", "--hash", ref, ok=(0, 1, 128))
+        status, out = self._git.run("show-ref", "--verify", "--hash", ref, ok=(0, 1, 128))
         return out.decode().strip() if status == 0 else None
 
     def head_branch(self) -> str | None:
         """The branch checked out in the main checkout, born or not; None when HEAD is detached."""
-        status, out = self.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+        status, out = self._git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
         return os.fsdecode(out).strip("\n").removeprefix("refs/heads/") if status == 0 else None
 
     def symbolic(self, ref: str) -> str:
         """What a ref is another name for, or ""."""
-        return os.fsdecode(self.run("symbolic-ref", "--quiet", ref, ok=(0, 1, 128))[1]).strip("\n")
+        return os.fsdecode(self._git.run("symbolic-ref", "--quiet", ref, ok=(0, 1, 128))[1]).strip("\n")
 
     def checkouts_of(self, ref: str) -> list[str]:
         """The work trees in which this branch is checked out."""
@@ -202,11 +138,11 @@ class Repo:
         return found
 
     def _checkouts_by_git(self, ref: str) -> list[str]:
-        blocks = self._text("worktree", "list", "--porcelain").split("\n\n")
+        blocks = self._git.text("worktree", "list", "--porcelain").split("\n\n")
         return [b.split("\n")[0].removeprefix("worktree ") for b in blocks if f"branch {ref}" in b.split("\n")]
 
     def is_ancestor(self, old: str, new: str) -> bool:
-        return self.run("merge-base", "--is-ancestor", old, new, ok=(0, 1, 128))[0] == 0
+        return self._git.run("merge-base", "--is-ancestor", old, new, ok=(0, 1, 128))[0] == 0
 
     def move_ref(self, ref: str, new: str, old: str | None, durable: bool) -> None:
         """Point `ref` at `new` if it still is at `old`: the moment at which a change has happened."""
@@ -235,10 +171,10 @@ class Repo:
         self.person()
         self._ref_process(durable)
 
-    def _ref_process(self, durable: bool) -> _Process:
+    def _ref_process(self, durable: bool) -> Process:
         if durable not in self._refs:
             fsync = "core.fsync=committed" if durable else "core.fsync=none"
-            self._refs[durable] = self._start("-c", fsync, "update-ref", "-m", "gitteam", "--stdin")
+            self._refs[durable] = self._git.start("-c", fsync, "update-ref", "-m", "gitteam", "--stdin")
         return self._refs[durable]
 
     def _update_ref(self, command: str, durable: bool) -> str | None:
@@ -258,7 +194,7 @@ class Repo:
         return None
 
     def delete_ref(self, ref: str) -> None:
-        self.run("update-ref", "-d", ref)
+        self._git.run("update-ref", "-d", ref)
 
     # -- history --------------------------------------------------------------------
 
@@ -278,27 +214,29 @@ class Repo:
         return re.findall(r"^parent ([0-9a-f]+)$", head, re.MULTILINE)
 
     def commits(self, *args: str) -> list[str]:
-        return self._text("rev-list", *args).split()
+        return self._git.text("rev-list", *args).split()
 
     def has(self, oid: str) -> bool:
-        return self.run("cat-file", "-e", oid, ok=(0, 1, 128))[0] == 0
+        return self._git.run("cat-file", "-e", oid, ok=(0, 1, 128))[0] == 0
 
     def missing_objects(self, ref: str) -> list[str]:
         """Objects that the history of `ref` needs and the repository does not have."""
-        out = self.run("rev-list", "--objects", "--missing=print", "--end-of-options", ref, ok=(0, 128))[1]
+        out = self._git.run("rev-list", "--objects", "--missing=print", "--end-of-options", ref, ok=(0, 128))[1]
         return [line[1:].decode() for line in out.split(b"\n") if line.startswith(b"?")]
 
     def tracked_files(self, *paths: str) -> list[str]:
         """What the person's index has under these paths."""
-        return [path for path in self._text("ls-files", "-z", "--", *paths).split("\0") if path]
+        return [path for path in self._git.text("ls-files", "-z", "--", *paths).split("\0") if path]
 
     def files_under(self, commit: str, *paths: str) -> list[str]:
-        out = self._text("ls-tree", "-r", "-z", "--name-only", "--end-of-options", commit, "--", *paths)
+        out = self._git.text("ls-tree", "-r", "-z", "--name-only", "--end-of-options", commit, "--", *paths)
         return [path for path in out.split("\0") if path]
 
     def log(self, *args: str) -> Iterator[str]:
         """`git log` line by line, so that a long history is neither held nor waited for."""
-        process = self._start(*_PLAIN_LOG, "log", "--no-color", "--no-ext-diff", "--no-textconv", "-O/dev/null", *args)
+        process = self._git.start(
+            *_PLAIN_LOG, "log", "--no-color", "--no-ext-diff", "--no-textconv", "-O/dev/null", *args
+        )
         try:
             for line in process.lines():
                 yield os.fsdecode(line)
@@ -311,7 +249,7 @@ class Repo:
     def _read_object(self, oid: str) -> bytes:
         for _ in range(2):
             if self._reader is None:
-                self._reader = self._start("cat-file", "--batch")
+                self._reader = self._git.start("cat-file", "--batch")
             try:
                 self._reader.write(oid.encode() + b"\n")
                 head = self._reader.line().split()
@@ -333,73 +271,12 @@ class Repo:
                 paths.append(os.path.join(self.layout.state, f"merge-{name}"))
                 with open(paths[-1], "w", encoding="utf-8", newline="", errors="surrogateescape") as f:
                     f.write(text)
-            return self.run("merge-file", "-p", "-q", "--ours", "--", *paths)[1].decode(errors="surrogateescape")
+            return self._git.run("merge-file", "-p", "-q", "--ours", "--", *paths)[1].decode(errors="surrogateescape")
         finally:
             for path in paths:
                 os.unlink(path)
 
-    # -- the person's index (tracked mode only) ---------------------------------------
-
-    @contextmanager
-    def index_set(self, entries: dict[str, str | None]) -> Iterator[None]:
-        """Set the person's index entries for these paths, and no others, when the block ends well.
-
-        Their index is locked meanwhile as git locks it, so that no commit of theirs comes between branch and index.
-        """
-        if not entries:
-            yield
-            return
-        index, lock = (os.path.join(self.layout.common, name) for name in ("index", "index.lock"))
-        while True:
-            before = _inode_and_time(index)
-            self._copy_index(index, entries)
-            try:
-                os.link(self._own_index, lock)
-            except FileExistsError:
-                raise Refused("a git command is under way in this checkout: try again") from None
-            if _inode_and_time(index) == before:
-                break
-            os.unlink(lock)  # changed while it was copied
-        try:
-            yield
-        except BaseException:
-            os.unlink(lock)
-            raise
-        os.rename(lock, index)
-        os.unlink(self._own_index)
-
-    @property
-    def _own_index(self) -> str:
-        return os.path.join(self.layout.state, "index")
-
-    def free_own_index_lock(self) -> None:
-        """Take away the lock of a process of ours that died: it is the same file as our copy of the index."""
-        lock, own = os.path.join(self.layout.common, "index.lock"), _inode(self._own_index)
-        if own is not None and own == _inode(lock):
-            os.unlink(lock)
-
-    def _copy_index(self, index: str, entries: dict[str, str | None]) -> None:
-        for leftover in (self._own_index, self._own_index + ".lock"):
-            with suppress(FileNotFoundError):
-                os.unlink(leftover)
-        with suppress(FileNotFoundError):  # none yet: git makes one
-            shutil.copyfile(index, self._own_index)
-            shutil.copymode(index, self._own_index)
-        zero = "0" * self.objects.hex_length
-        lines = [f"100644 {oid}\t{path}\0" if oid else f"0 {zero}\t{path}\0" for path, oid in entries.items()]
-        env = {**self._without_filters(), "GIT_INDEX_FILE": self._own_index}
-        self.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(lines)), env=env)
-
-    def _without_filters(self) -> dict[str, str]:
-        """Settings that switch every filter off: writing an index compares files, and would run them."""
-        names = self.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", ok=(0, 1))[1].split(b"\0")
-        drivers = {os.fsdecode(name).rpartition(".")[0] for name in names if name}
-        pairs = [(f"{d}.{key}", "") for d in sorted(drivers) for key in ("clean", "smudge", "process")]
-        pairs += [(f"{d}.required", "false") for d in sorted(drivers)]
-        env = {"GIT_CONFIG_COUNT": str(len(pairs))}
-        for number, (key, value) in enumerate(pairs):
-            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return env
+    # -- the rest ---------------------------------------------------------------------
 
     def unfinished_business(self) -> str:
         """What the person is in the middle of, that a commit on their branch would disturb."""
@@ -414,7 +291,7 @@ class Repo:
 
     def pack_in_background(self) -> None:
         """Pack loose objects, twice: the second run removes the loose copies of what the first one packed."""
-        words = self._command("maintenance", "run", "--quiet", "--task=loose-objects")
+        words = self._git.command("maintenance", "run", "--quiet", "--task=loose-objects")
         subprocess.Popen(
             ["sh", "-c", '"$@"; "$@"', "gitteam-pack", *words], cwd=self.layout.root, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -427,35 +304,11 @@ class Repo:
         self._reader, self._refs = None, {}
 
 
-def _gitpython() -> type[Git]:
-    """GitPython's command runner. Importing it runs `git version` twice, unless it cannot find git."""
-    settings = {"GIT_PYTHON_REFRESH": "quiet", "GIT_PYTHON_GIT_EXECUTABLE": os.devnull}
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    try:
-        from git import Git
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
-    return Git
-
-
 def _inode(path: str) -> int | None:
     try:
         return os.stat(path).st_ino
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _inode_and_time(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class _Patience:
@@ -475,45 +328,3 @@ class _Patience:
         if seen != self._seen:
             self._seen, self._until = seen, now + STALE_REF_LOCK_SECONDS
         return False
-
-
-class _Process:
-    """A running git, spoken to line by line."""
-
-    def __init__(self, process: Any):
-        self._process = process  # git.Git.AutoInterrupt: ends the process when collected
-        self._in: IO[bytes] = process.stdin
-        self._out: IO[bytes] = process.stdout
-
-    @property
-    def status(self) -> int:
-        return int(self._process.proc.returncode)
-
-    def write(self, data: bytes) -> None:
-        self._in.write(data)
-        self._in.flush()
-
-    def line(self) -> bytes:
-        line = self._out.readline()
-        if not line.endswith(b"\n"):
-            raise EOFError
-        return line[:-1]
-
-    def read(self, size: int) -> bytes:
-        data = self._out.read(size)
-        if len(data) < size:
-            raise EOFError
-        return data
-
-    def lines(self) -> Iterator[bytes]:
-        for line in self._out:
-            yield line.rstrip(b"\n")
-
-    def finish(self, stdin: bytes) -> tuple[bytes, bytes]:
-        out, err = self._process.proc.communicate(stdin)
-        return out, err
-
-    def kill(self) -> None:
-        if self._process.proc.poll() is None:
-            self._process.proc.kill()
-            self._process.proc.communicate()

@@ -13,7 +13,8 @@ from gitteam import disk, layout, liveness
 from gitteam.change import Actor, Change
 from gitteam.errors import BadFile, BadInput, Conflict, NoTeam, Refused
 from gitteam.layout import Layout
-from gitteam.ledger import Ledger, blobs, file_lock, record
+from gitteam.ledger import Ledger, blobs, record
+from gitteam.lock import file_lock
 from gitteam.repo import Repo
 from gitteam.roster import Config, parse_config
 from gitteam.team import LOCK_TIMEOUT
@@ -107,7 +108,7 @@ def _start(repo: Repo, place: Layout, name: str | None, branch: str | None) -> b
         for path in layout.ATTRIBUTES if tracked else ():
             change.write(path, _ATTRIBUTES)
         change.story.tell("init", f"{change.actor.title} starts team {team}")
-        with repo.index_set(blobs(repo, change.edits)) if tracked else contextlib.nullcontext():
+        with repo.index.set(blobs(repo, change.edits)) if tracked else contextlib.nullcontext():
             record(repo, f"refs/heads/{branch}", tree, tip, change)
         for path, data in change.edits.items() if tracked else ():
             disk.replace(place, path, data, "", durable=True)

@@ -200,27 +200,31 @@ def test_new_file_that_cannot_be_read(team: Team, case: str) -> None:
     path.write_text(GOOD)
     assert [(t.id, t.subject) for t in team.tasks()] == [(1, "Other"), (2, "Mended")]
     assert team.status().unreadable == {}
-    check_everything(team)
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_task_that_cannot_be_read_any_more(team: Team, case: str) -> None:
-    make, _, reason = BAD[case]
-    path = Path(team.place.root) / team.add("Once good").path
-    path.unlink()
-    make(path)
-    before = picture(path)
-    task = team.task(1)
-    assert (task.subject, task.status, task.ready) == ("Once good", "pending", False)
-    assert any(r in task.reason for r in reason.split("|")), task.reason
-    with pytest.raises(Conflict, match="cannot be read"):
-        team.claim(1, by="alice")
+def test_tasks_that_cannot_be_read_any_more_keep_their_last_good_state(team: Team) -> None:
+    """Every case, on one board."""
+    cases = {name: case for name, case in BAD.items() if case[0] is not _unreadable}
+    for name in cases:
+        (tasks_dir(team) / f"{name}.md").write_text(f"{name} was good\n")
+    paths = {task.subject.removesuffix(" was good"): Path(team.place.root) / task.path for task in team.tasks()}
+    for name, (make, _, _) in cases.items():
+        paths[name].unlink()
+        make(paths[name])
+    before = {name: picture(path) for name, path in paths.items()}
+    board = {task.subject.removesuffix(" was good"): task for task in team.tasks()}
+    assert board.keys() == cases.keys()
+    for name, (_, line, reasons) in cases.items():
+        assert (board[name].status, board[name].ready) == ("pending", False), name
+        assert_named(board[name].reason.removeprefix("its file cannot be read: "), line, reasons)
+        with pytest.raises(Conflict, match="cannot be read"):
+            team.claim(board[name].id, by="alice")
     assert_work_goes_on(team)
-    assert picture(path) == before
-    assert [f.text for f in examine(team, repair=False) if ".tasks/1-once-good.md" in f.text]
-    remove(path)
-    path.write_text(GOOD)
-    assert team.claim(1, by="alice").subject == "Mended"
+    assert {name: picture(path) for name, path in paths.items()} == before
+    for path in paths.values():
+        remove(path)
+        path.write_text(GOOD)
+    assert {(task.subject, task.ready) for task in team.tasks() if task.status == "pending"} == {("Mended", True)}
     assert team.status().unreadable == {}
     check_everything(team)
 
@@ -467,11 +471,18 @@ def test_bad_line_is_set_aside_and_the_others_are_delivered_once(team: Team, cas
     assert (bad["line"], bad["data"]) == (2, line)
     assert reason in str(bad["reason"])
     assert f"line 2, {bad['reason']}" in team.status().unreadable[".team/inbox/alice.bad"]
-    assert [f.text for f in examine(team, repair=False) if ".team/inbox/alice.bad" in f.text]
     assert take(team) == ["before", "after"]
     assert take(team) == []
     assert set_aside(team) == [bad]
     check_everything(team)
+
+
+def test_bad_lines_are_named_by_status_and_doctor(team: Team, run: Run) -> None:
+    inbox(team).write_bytes(b"bad\n\nworse\n")
+    for command in ("status", "doctor"):
+        [row] = [row for row in run(command).out.splitlines() if ".team/inbox/alice.bad" in row]
+        assert "line 1, not JSON" in row
+        assert "line 3, not JSON" in row
 
 
 def test_bad_lines_in_a_row_keep_their_places(team: Team) -> None:

@@ -55,7 +55,7 @@ class Waiter:
 
     def _run(self) -> None:
         try:
-            self.found = self.team.wait(self._name, TIMEOUT, warn=self.warnings.append)
+            self.found = self.team.wait(self._name, warn=self.warnings.append)
         except BaseException as e:
             self.error = e
         finally:
@@ -71,6 +71,7 @@ class Waiter:
     def result(self) -> tuple[list[str], int | None]:
         """The messages' texts and the task's number."""
         self._thread.join(TIMEOUT)
+        assert not self.is_waiting, "nothing woke it"
         assert self.error is None, self.error
         messages, task = self.found
         return [m.content for m in messages], task.id if task else None

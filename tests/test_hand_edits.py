@@ -15,7 +15,6 @@ import pytest
 from conftest import TIMEOUT, Run, check_everything, diary, git, until
 
 from gitteam import Team, disk, moves, reconcile
-from gitteam.doctor import examine
 from gitteam.errors import Conflict, Refused
 
 Edit = Callable[[str], str]
@@ -103,11 +102,11 @@ def sweep(team: Team) -> None:
 
 @pytest.fixture(autouse=True)
 def _sound(team: Team) -> Iterator[None]:
-    """Every test here ends with history, objects and files in order, and with nothing for the doctor to say."""
+    """Every test here ends with history, objects and files in order, and with nothing to complain about."""
     yield
     team.ledger.sync()
     check_everything(team)
-    assert [f.text for f in examine(team, repair=False)] == []
+    assert team.status().unreadable == {}
 
 
 # -- files dropped into .tasks/ ------------------------------------------------------------------

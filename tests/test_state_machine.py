@@ -341,7 +341,8 @@ class Machine(RuleBasedStateMachine):
         text = path.read_text()
         path.write_text("---\nsubject: spoiled\nstatus: nonsense\n---\n")
         assert str(path.relative_to(self.root)) in self.team.status().unreadable
-        self.agrees()
+        task, item = self.team.task(number), self.model.tasks[number]
+        assert (task.subject, task.status, task.owner, task.claim, task.ready) == (item.subject, *item.state, False)
         if self.acts(name) and number not in self.model.held_by(name):
             with pytest.raises(Conflict):
                 self.team.claim(number, by=name)

@@ -126,6 +126,48 @@ def test_status_is_clean_whatever_the_attributes_are(attributes: str, repo: Path
     assert git(repo, "status", "--porcelain", "--", ".team", ".tasks") == ""
 
 
+INDEXES = {
+    "split": {"core.splitIndex": "true"}, "untracked cache": {"core.untrackedCache": "true"},
+    "version 4": {"index.version": "4"}, "many files": {"feature.manyFiles": "true"},
+    "sparse": {"core.sparseCheckout": "true", "core.sparseCheckoutCone": "true", "index.sparse": "true"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_status_is_clean_whatever_kind_of_index_it_is(kind: str, repo: Path) -> None:
+    for key, value in INDEXES[kind].items():
+        git(repo, "config", key, value)
+    (repo / "code").mkdir()
+    (repo / "code/main.py").write_text("print()\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "code")
+    git(repo, "status")
+    Team.init(repo, branch="main")
+    with Team(repo) as team:
+        team.claim(team.add("First").id)
+        assert is_clean(repo)
+        (repo / "code/main.py").write_text("print(1)\n")
+        team.done(1)
+        assert git(repo, "status", "--porcelain") == " M code/main.py"
+
+
+@pytest.mark.parametrize("options", [(), ("--object-format=sha256",), ("--separate-git-dir=../elsewhere",)])
+def test_board_may_be_the_first_thing_on_a_branch(options: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "project"
+    path.mkdir()
+    git(path, "init", "-q", *options)
+    (path / "code.py").write_text("print()\n")
+    git(path, "add", "code.py")
+    assert call(path, "init", "--branch", "main", "--json").json["tracked"] is True
+    assert call(path, "task", "add", "First").code == 0
+    assert git(path, "status", "--porcelain") == "A  code.py"
+    git(path, "commit", "-qm", "code")
+    with Team(path) as team:
+        assert team.claim(1).owner == "user"
+        check_everything(team)
+    assert is_clean(path)
+
+
 # -- the person's index, files and refs -----------------------------------------------------------
 
 
