@@ -18,10 +18,10 @@ owner:
 ---
 How many are on the board right now?
 END
-mv .tasks/.count.tmp .tasks/count-the-open-tasks.md
+mv .tasks/.count.tmp ".tasks/count-$$.md"
 
 # Its number comes as its name.
-until file=$(ls .tasks/[0-9]*-count-the-open-tasks.md 2>/dev/null); do sleep 0.2; done
+until file=$(ls .tasks/[0-9]*-count-$$.md 2>/dev/null); do sleep 0.2; done
 
 # Claim it, as an editor saves: a changed copy, renamed over the old one. `claim: 1` is the answer.
 sed "s/^status:.*/status: in_progress/; s/^owner:.*/owner: $name/" "$file" > .tasks/.count.tmp

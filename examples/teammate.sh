@@ -16,7 +16,8 @@ while :; do
     mail=$(gitteam inbox "$me" --take) || exit
     [ "$mail" = "no messages" ] || printf '%s\n' "$mail"
     printf '%s\n' "$mail" | grep -qx '  stop' && exit 0
-    task=$(gitteam task claim --as "$me" 2>/dev/null) || { gitteam wait --as "$me" || exit; continue; }
+    # What it held before a crash comes first; exit code 3 means that there is nothing, and so it waits.
+    task=$(gitteam task claim --as "$me") || { [ $? = 3 ] && gitteam wait --as "$me" || exit; continue; }
     id=${task%% *} file=${task##* }    # of "12 Count the lines of README.md"
     if [ "$(git cat-file -t "HEAD:$file" 2>/dev/null)" = blob ]; then
         lines=$(git cat-file blob "HEAD:$file" | wc -l)

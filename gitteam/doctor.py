@@ -138,8 +138,7 @@ def _swept(team: Team, repair: bool) -> Iterator[Finding]:
 def _history(team: Team) -> Iterator[Finding]:
     ledger = team.ledger
     try:
-        problems = Replay().run(ledger.repo, ledger.ref, merges_allowed=ledger.tracked)
+        for problem in Replay().run(ledger.repo, ledger.ref, merges_allowed=ledger.tracked):
+            yield Finding(f"history: {problem}; git show {problem.partition(':')[0]}")
     except GitFailed as e:
-        problems = [f"it cannot be read to its beginning, {e}: {_FETCH}"]
-    for problem in problems:
-        yield Finding(f"history: {problem}")
+        yield Finding(f"the history cannot be read to its beginning, {e}: {_FETCH}")

@@ -76,12 +76,14 @@ class Replay:
 
     tasks: dict[int, Task] = field(default_factory=dict)
     places: dict[int, set[str]] = field(default_factory=dict)
+    holders: dict[str, set[int]] = field(default_factory=dict)
     ops: set[str] = field(default_factory=set)
     foreign: set[int] = field(default_factory=set)  # numbers that a person's own commit brought in
     findings: list[str] = field(default_factory=list)
 
     def run(self, repo: Repo, ref: str, merges_allowed: bool = False) -> list[str]:
-        for step in steps(repo, ref):
+        # Where the branch is not ours alone, only what touches the board concerns us.
+        for step in steps(repo, ref, (layout.TEAM, layout.TASKS) if merges_allowed else ()):
             self._commit(step, merges_allowed)
             self._files(repo, step)
         return self.findings
@@ -119,7 +121,7 @@ class Replay:
             if old is None and not step.ops:
                 self.foreign.add(number)
             if not self.places[number] and number in self.foreign:  # it got another number
-                self.tasks.pop(number, None)
+                self._set(number, None)
             elif len(self.places[number]) != 1 and step.ops:
                 self._say(step, f"#{number} is in {len(self.places[number])} files")
             if new := after.get(number):
@@ -127,26 +129,53 @@ class Replay:
                     self._transition(step, number, old, new)
                 elif old:  # a person's own commit may write any number; the next one of ours goes on from the last
                     new = replace(new, claim=old.claim)
-                self.tasks[number] = new
+                self._set(number, new)
+        if step.ops:
+            self._claims(step, before, after)
 
     def _transition(self, step: Step, number: int, old: Task | None, new: Task) -> None:
         """One task from one commit to the next."""
         status, owner, claim = old.state if old else (PENDING, "", 0)
-        actor = step.author.removesuffix("@gitteam.invalid")
-        by_person = actor in (step.author, layout.USER) or step.override
         taken = new.status == IN_PROGRESS and (status, owner, claim) != new.state
         if new.claim != claim + taken:
             self._say(step, f"#{number} goes from claim {claim} to {new.claim}, {'' if taken else 'not '}being claimed")
-        if taken and status != PENDING and not by_person:
-            self._say(step, f"#{number} claimed by {actor} while it was {status}, {owner or 'nobody'} having it")
-        if new.status == COMPLETED != status and not by_person and (status, owner) != (IN_PROGRESS, actor):
-            self._say(step, f"#{number} completed by {actor}, who did not hold it")
         if new.status == COMPLETED and status == CANCELLED:
             self._say(step, f"#{number} completed after it was cancelled")
+        actor = step.author.removesuffix("@gitteam.invalid")
+        if actor in (step.author, layout.USER, layout.SYSTEM) or step.override:
+            return  # a person may do as they like, and so may others who say that they override
+        if taken and status != PENDING:
+            self._say(step, f"#{number} claimed by {actor} while it was {status}, {owner or 'nobody'} having it")
+        if taken and new.owner != actor:
+            self._say(step, f"#{number} claimed by {actor} for {new.owner}")
+        if new.status == COMPLETED != status and (status, owner) != (IN_PROGRESS, actor):
+            self._say(step, f"#{number} completed by {actor}, who did not hold it")
+        if status == IN_PROGRESS and new.status in (PENDING, CANCELLED) and owner != actor:
+            self._say(step, f"#{number} taken from {owner} by {actor}")
+
+    def _claims(self, step: Step, before: dict[int, Task | None], after: dict[int, Task]) -> None:
+        """What a claim needs besides the task itself, seen after the whole commit."""
+        for number, new in after.items():
+            old = before[number]
+            if new.status != IN_PROGRESS or (old and (old.status, old.owner) == (new.status, new.owner)):
+                continue
+            if others := self.holders[new.owner] - {number}:
+                self._say(step, f"#{number} claimed by {new.owner}, who had #{min(others)}")
+            waiting = [n for n in new.blocked_by if n not in self.tasks or self.tasks[n].status != COMPLETED]
+            if waiting and (not old or old.status == PENDING):
+                self._say(step, f"#{number} claimed while it was blocked by #{waiting[0]}")
+
+    def _set(self, number: int, task: Task | None) -> None:
+        if (old := self.tasks.pop(number, None)) and old.owner in self.holders:
+            self.holders[old.owner].discard(number)
+        if task:
+            self.tasks[number] = task
+            if task.status == IN_PROGRESS:
+                self.holders.setdefault(task.owner, set()).add(number)
 
 
-def steps(repo: Repo, ref: str) -> Iterator[Step]:
-    """Every commit that touches the board, oldest first, with the task files it changed."""
+def steps(repo: Repo, ref: str, paths: tuple[str, ...]) -> Iterator[Step]:
+    """Every commit, or every one that touches these paths, oldest first, with the task files it changed."""
     form = "%x01" + "%x09".join(["%H", "%P", "%ae", _trailer("Team-Op"), _trailer("Team-Override")])
     options = [
         "--reverse",
@@ -159,7 +188,7 @@ def steps(repo: Repo, ref: str) -> Iterator[Step]:
         f"--format={form}",
     ]
     step: Step | None = None
-    for line in repo.log(*options, ref, "--", layout.TEAM, layout.TASKS):
+    for line in repo.log(*options, ref, "--", *paths):
         if line.startswith("\x01"):
             if step:
                 yield step

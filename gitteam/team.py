@@ -134,6 +134,8 @@ class Team:
         note = self._note.read()
         if not note or note.missing or read_ref(self.place, f"refs/heads/{self.branch}") != note.commit:
             return None
+        if not os.path.isdir(self.place.at(layout.TASKS)):
+            return None
         changed, gone, renewed = differences(self.place, note)
         if changed or gone or None in renewed.values() or _has_asides(self.place.aside):
             return None
@@ -271,6 +273,7 @@ class Team:
             if liveness.current_run(self.place, name):
                 raise Conflict(f"{name} is running: stop it first")
             for task in change.board.held_by(name):
+                change.story.trailers["Team-Override"] = name
                 change.put(task.with_values(status="pending", owner="", run=None))
             for path in (layout.inbox_path(name), layout.bad_lines_path(name)):
                 if change.read(path) is not None:

@@ -175,7 +175,7 @@ def disturb_git(directory: Path, subcommand: str, *options: str, once: bool) -> 
     first = f"mkdir {directory}/disturbed 2>/dev/null" if once else "true"
     script.write_text(
         f'#!/bin/sh\ncase " $* " in *" {subcommand} "*)\n'
-        f"  {first} && exec strace -qq -o /dev/null {' '.join(options)} {real} \"$@\" ;;\nesac\nexec {real} \"$@\"\n"
+        f'  {first} && exec strace -qq -o /dev/null {" ".join(options)} {real} "$@" ;;\nesac\nexec {real} "$@"\n'
     )
     script.chmod(0o755)
     return f"{directory}:{os.environ['PATH']}"
@@ -352,4 +352,3 @@ def mount_memory(directory: Path, size: str) -> Path:
     directory.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(directory)], check=True)
     return directory
-

@@ -228,7 +228,11 @@ def test_killed_in_tracked_mode_leaves_the_index_with_the_branch(stride: int, tm
 @needs_strace
 @pytest.mark.parametrize(
     "call_and_number",
-    ["openat:when=30", "rename:when=1", *(pytest.param(c, marks=pytest.mark.long) for c in ("write:when=1+", "fsync:when=1"))],
+    [
+        "openat:when=30",
+        "rename:when=1",
+        *(pytest.param(c, marks=pytest.mark.long) for c in ("write:when=1+", "fsync:when=1")),
+    ],
 )
 def test_git_killed_while_it_moves_the_branch_leaves_nothing_half_done(
     call_and_number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -349,7 +353,9 @@ class Disk:
 
     def mount(self) -> None:
         # Nothing reaches the disk by itself within the time of a test: only what was asked to be durable is.
-        done = subprocess.run(["mount", "-o", "loop,commit=300", self._image, self.path], capture_output=True, text=True)
+        done = subprocess.run(
+            ["mount", "-o", "loop,commit=300", self._image, self.path], capture_output=True, text=True
+        )
         if done.returncode:
             pytest.skip(f"no loop devices here: {done.stderr.strip()}")
 

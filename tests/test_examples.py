@@ -118,12 +118,24 @@ def test_teammate_takes_off_the_board_what_it_cannot_do(counter: Team, start: St
     assert counter.task(task.id).notes.endswith("no file called nothing.txt is committed here")
 
 
-@pytest.mark.parametrize("trick", ["$(touch${IFS}pwned)", "`touch\tpwned`", "README.md;touch${IFS}pwned", "../x", "."])
+@pytest.mark.parametrize("trick", ["$(touch${IFS}pwned)", "README.md;touch${IFS}pwned", "../x", "."])
 def test_teammate_never_runs_what_a_task_says(trick: str, counter: Team, repo: Path, start: Start) -> None:
     task = counter.add(f"Count the lines of {trick}", role="counter")
     with _teammate(start, counter):
         until(lambda: counter.task(task.id).status == "cancelled")
     assert sorted(p.name for p in repo.iterdir()) == [".git", ".tasks", ".team", "README.md"]
+
+
+def test_teammate_counts_a_file_whatever_it_is_called(counter: Team, repo: Path, start: Start) -> None:
+    name = "$(touch${IFS}pwned);`touch\\tpwned`"
+    (repo / name).write_text("one\ntwo\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "an odd name")
+    counter.add(f"Count the lines of {name}")
+    with _teammate(start, counter):
+        until(lambda: counter.task(1).status == "completed")
+    assert counter.task(1).notes.endswith(f"2 lines in {name}")
+    assert not (repo / "pwned").exists()
 
 
 def test_teammate_takes_its_mail_and_shows_it(counter: Team, start: Start) -> None:
@@ -149,7 +161,7 @@ def test_ctrl_c_ends_an_idle_teammate(counter: Team, repo: Path, start: Start) -
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130
-    assert (out, err.strip()) == ("", "")
+    assert (out, err.strip()) == ("", "gitteam: there is nothing for counter to claim: the board has no open task")
     assert diary(repo) == before
 
 
@@ -168,6 +180,15 @@ def test_teammate_that_nobody_knows_says_so_and_ends(team: Team, start: Start) -
     process = start(EXAMPLES / "teammate.sh", "stranger")
     assert "nobody on the team is called 'stranger'" in process.communicate(timeout=TIMEOUT)[1]
     assert process.returncode == 3
+
+
+def test_teammate_ends_when_nothing_may_be_written(counter: Team, repo: Path, start: Start) -> None:
+    """And does not try again and again."""
+    counter.add("Count the lines of README.md")
+    git(repo, "switch", "-q", "gitteam")
+    process = start(EXAMPLES / "teammate.sh", "counter")
+    assert "branch gitteam is checked out" in process.communicate(timeout=TIMEOUT)[1]
+    assert process.returncode == 1
 
 
 # -- by-hand.sh -------------------------------------------------------------------------------
@@ -208,6 +229,16 @@ def test_task_done_by_hand_is_claimed_once_and_completed(by_hand: Callable[..., 
     task = team.task(2)
     assert (task.status, task.owner, task.claim) == ("completed", "alice", 1)
     assert task.notes == "- alice: 2 open tasks"
+
+
+def test_everything_can_be_done_by_hand_again(by_hand: Callable[..., None], team: Team, start: Start) -> None:
+    by_hand()
+    assert start(EXAMPLES / "by-hand.sh").wait(TIMEOUT) == 0
+    assert [(t.id, t.status, t.claim) for t in team.tasks()] == [
+        (1, "in_progress", 1),
+        (2, "completed", 1),
+        (3, "completed", 1),
+    ]
 
 
 def test_message_sent_by_hand_arrives(by_hand: Callable[..., None], team: Team) -> None:

@@ -321,6 +321,45 @@ def test_half_a_text_never_becomes_a_commit(team: Team) -> None:
     assert team.task(1).description.endswith("fourth line")
 
 
+def test_writer_that_begins_between_two_looks_is_not_half_read(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    team.add("One", "first line")
+    path = file_of(team, 1)
+    write(path, lambda text: text + "second line\n")
+    full, ask, begun = path.read_text(), disk.has_writer, []
+
+    def ask_and_then_begin(place: str) -> bool:
+        answer = ask(place)
+        if place == str(path) and not begun:
+            begun.append(open(path, "w"))
+            begun[0].write(full[:-8])
+            begun[0].flush()
+        return answer
+
+    monkeypatch.setattr(disk, "has_writer", ask_and_then_begin)
+    assert team.task(1).description in ("first line", "first line\nsecond line")
+    begun[0].write(full[-8:])
+    begun[0].close()
+    assert team.task(1).description == "first line\nsecond line"
+    assert diary(root(team))[-2:] == ["Jane Doe adds #1: One", "Jane Doe edits #1: One"]
+
+
+def test_text_that_came_too_late_and_cannot_be_read_is_kept_and_named(team: Team, run: Run) -> None:
+    team.add("One", "Some words")
+    path = file_of(team, 1)
+    with open(path, "r+") as f:
+        team.claim(1, by="alice")
+        f.write("---\nsubject: [\n---\nMy precious words, and enough of them to overwrite everything there was\n")
+        f.truncate()
+    team.board()
+    [kept] = [p for p in tasks_dir(team).iterdir() if p != path]
+    assert "My precious words" in kept.read_text()
+    assert kept.name in run("status").out
+    assert kept.name in run("doctor").out
+    assert team.task(1).owner == "alice"
+    kept.unlink()
+    assert run("doctor").code == 0
+
+
 def test_text_written_after_its_file_was_replaced_is_merged_whole(team: Team) -> None:
     team.add("One", "first line\nsecond line\nthird line")
     path = file_of(team, 1)
@@ -913,6 +952,16 @@ def test_edit_in_done_is_taken_in_while_somebody_waits(team: Team) -> None:
         assert not waiting.is_alive()
 
 
+@pytest.mark.usefixtures("sweeps_early", "at_once")
+def test_file_moved_back_out_of_done_is_not_lost(team: Team) -> None:
+    team.add("One", "Some words")
+    team.done(1)
+    sweep(team)
+    os.rename(file_of(team, 1), tasks_dir(team) / "1-one.md")
+    assert (team.task(1).status, team.task(1).description) == ("completed", "Some words")
+    assert file_of(team, 1).exists()
+
+
 # -- a person's own commit on the branch -----------------------------------------------------------------
 
 
@@ -1027,6 +1076,17 @@ def test_own_commit_that_spoils_the_settings_stops_nobody(
     assert [m.name for m in team.members()] == ["alice", "bob"]
 
 
+def test_own_commit_with_a_bad_line_in_an_inbox_sets_it_aside(team: Team, commit: Commit) -> None:
+    team.send("alice", "one")
+    more = 'no message\n{"content": "two"}\n'
+    commit(lambda at: write(at / ".team" / "inbox" / "alice.jsonl", lambda text: text + more))
+    assert [m.content for m in team.inbox("alice")] == ["one", "two"]
+    bad = inbox(team).with_suffix(".bad")
+    assert json.loads(bad.read_text())["text"] == "no message"
+    assert "line 2, not JSON" in team.status().unreadable[".team/inbox/alice.bad"]
+    bad.write_text("")
+
+
 def test_own_commit_and_an_edit_on_disk_meet(team: Team, commit: Commit) -> None:
     team.add("One", "first line\n\nsecond line\n\nlast line")
     commit(lambda at: write(at / ".tasks" / "1-one.md", swap("first line", "first line, committed")))
@@ -1089,19 +1149,24 @@ def test_branch_is_not_changed_by_the_settings(team: Team) -> None:
         ("[" * 100_000, "deep"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_read_are_named_and_the_last_good_ones_hold(
-    team: Team, run: Run, text: str, reason: str
-) -> None:
+def test_settings_that_cannot_be_read_are_named_and_the_last_good_ones_hold(team: Team, text: str, reason: str) -> None:
     good = settings(team).read_text()
     settings(team).write_text(text)
-    assert reason in run("status", "--json").json["unreadable"][0]["reason"]
-    assert ".team/config.json" in run("status").out
-    assert run("doctor").code == 1
+    assert reason in team.status().unreadable[".team/config.json"]
     assert team.add("One", by="alice").id == 1
     assert settings(team).read_text() == text
     settings(team).write_text(good)
     assert team.add_member("carol").name == "carol"
     assert team.status().unreadable == {}
+
+
+def test_settings_that_cannot_be_read_are_named_by_status_and_doctor(team: Team, run: Run) -> None:
+    good = settings(team).read_text()
+    settings(team).write_text('{\n"name": x}')
+    for command in ("status", "doctor"):
+        assert ".team/config.json: line 2: not JSON" in run(command).out
+    settings(team).write_text(good)
+    assert run("doctor").code == 0
 
 
 def test_edit_of_the_settings_meets_a_member_added_meanwhile(team: Team) -> None:

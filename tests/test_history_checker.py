@@ -141,15 +141,17 @@ def write(root: Path, steps: list[Step]) -> None:
         ops = [f"{next(number):016x}"] if step.ops is None else step.ops
         trailers = [*(f"Team-Op: {op}" for op in ops), *step.trailers]
         message = f"step {position}\n\n" + "".join(f"{line}\n" for line in trailers)
-        stream += ["commit refs/heads/gitteam", f"mark :{position + 1}", f"author {step.author.partition('@')[0]} <{step.author}> {position} +0000"]
+        stream += [
+            "commit refs/heads/gitteam",
+            f"mark :{position + 1}",
+            f"author {step.author.partition('@')[0]} <{step.author}> {position} +0000",
+        ]
         stream += [f"committer Jane <{JANE}> {position} +0000", f"data {len(message)}", message]
         if step.merges:
             stream += [f"from :{position}", f"merge :{position - 1}"]
         for path, text in step.files.items():
             stream += [f"D {path}"] if text is None else [f"M 100644 inline {path}", f"data {len(text)}", text]
-    subprocess.run(
-        ["git", "fast-import", "--quiet"], cwd=root, input="\n".join([*stream, ""]), text=True, check=True
-    )
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=root, input="\n".join([*stream, ""]), text=True, check=True)
 
 
 def findings(tmp_path: Path, steps: list[Step]) -> list[str]:

@@ -395,7 +395,9 @@ def test_doctor_notices_an_object_that_was_pruned_and_writes_it_again_from_the_f
     sound(root)
 
 
-@pytest.mark.parametrize("what", ["gitteam", "gitteam~1", "gitteam^{tree}", "gitteam:.tasks", "gitteam~1:.tasks/1-one.md"])
+@pytest.mark.parametrize(
+    "what", ["gitteam", "gitteam~1", "gitteam^{tree}", "gitteam:.tasks", "gitteam~1:.tasks/1-one.md"]
+)
 def test_doctor_names_what_is_missing_and_does_not_send_round_in_circles(what: str, root: Path) -> None:
     oid = git(root, "rev-parse", what)
     (root / ".git/objects" / oid[:2] / oid[2:]).unlink()

@@ -287,7 +287,11 @@ class Machine(RuleBasedStateMachine):
         self.model.add(Item(subject, lines=[line]), number)
 
     @precondition(some_file)
-    @rule(index=ANY, status=st.sampled_from([PENDING, HELD, COMPLETED, CANCELLED]), owner=st.sampled_from(["", "alice", "bob", "zoe"]))
+    @rule(
+        index=ANY,
+        status=st.sampled_from([PENDING, HELD, COMPLETED, CANCELLED]),
+        owner=st.sampled_from(["", "alice", "bob", "zoe"]),
+    )
     def write_a_state(self, index: int, status: str, owner: str) -> None:
         number, path = self.pick_file(index)
         item = self.model.tasks[number]
