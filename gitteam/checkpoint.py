@@ -23,6 +23,7 @@ from gitteam.layout import Layout
 from gitteam.objects import is_blob
 
 COMPACT_BYTES = 64_000
+_IDENTITY = len('{"note":"0123456789abcdef",')
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Entry:
 class Checkpoint:
     commit: str = ""
     entries: dict[str, Entry] = field(default_factory=dict)
-    missing: dict[str, float] = field(default_factory=dict)  # path -> when its absence was first seen
+    missing: dict[str, float] = field(
+        default_factory=dict
+    )  # path -> when its absence was first seen, of the monotonic clock
 
     def apply(self, line: bytes) -> None:
         values = json.loads(line)
@@ -63,6 +66,7 @@ class CheckpointFile:
         self._path = path
         self._place = (0, 0)  # inode and size up to which `_held` is current
         self._size_at_rewrite = 0
+        self._identity = b""
         self._held = Checkpoint()
         self._mutex = threading.Lock()
 
@@ -77,8 +81,9 @@ class CheckpointFile:
         try:
             with open(self._path, "rb") as f:
                 found = os.fstat(f.fileno())
-                if found.st_ino != self._place[0] or found.st_size < self._place[1]:
-                    self._held, self._place = Checkpoint(), (found.st_ino, 0)
+                if f.read(_IDENTITY) != self._identity or found.st_size < self._place[1]:
+                    f.seek(0)
+                    self._held, self._place, self._identity = Checkpoint(), (found.st_ino, 0), f.read(_IDENTITY)
                 f.seek(self._place[1])
                 for line in f:
                     if not line.endswith(b"\n"):
@@ -114,7 +119,9 @@ class CheckpointFile:
         self._place = (0, 0)
 
     def _rewrite(self, durable: bool) -> None:
-        data = _dump(self._held.commit, dict(self._held.entries), self._held.missing)
+        # Its first bytes tell one note from another; an inode number may be given again at once.
+        self._identity = b'{"note":"%s",' % os.urandom(8).hex().encode()
+        data = self._identity + _dump(self._held.commit, dict(self._held.entries), self._held.missing)[1:]
         temporary = f"{self._path}.{os.getpid()}"
         with open(temporary, "wb") as f:
             f.write(data)

@@ -48,6 +48,7 @@ class Ledger:
         self._tree: Tree | None = None
         self._renewed: dict[str, Entry | None] = {}
         self._also: tuple[str, ...] = ()
+        self._hand = layout.USER
 
     @property
     def repo(self) -> Repo:
@@ -122,11 +123,17 @@ class Ledger:
                 except RefMoved:
                     self._tree = None
 
-    def sync(self, also: Iterable[str] = ()) -> None:
-        """Take in what people did by hand and what dead members left behind. `also`: files in done/ to look at."""
+    def sync(self, also: Iterable[str] = (), by: str = layout.USER) -> None:
+        """Take in what was done by hand, in the name of `by`, and what dead members left behind.
+
+        `also` are files in done/, which are looked at only when somebody says so.
+        """
         with self._locked():
-            self._also = tuple(also)
-            self.change(layout.USER, lambda change: None)
+            self._also, self._hand = tuple(also), by
+            try:
+                self.change(layout.USER, lambda change: None)
+            finally:
+                self._also, self._hand = (), layout.USER
 
     def _attempt(self, name: str, operation: Callable[[Change], T]) -> T:
         self._check_writable()
@@ -256,11 +263,12 @@ class Ledger:
         return all(os.path.isdir(self.place.at(path)) for path in wanted)
 
     def _take_in(self, note: Checkpoint | None, tip: str, looked: Looked) -> None:
-        person = self.person()
+        person = self.actor(self._hand)
         base = self._tree_at(note.commit) if note else Tree(self.repo.objects, None, self.place.root)
         config = self._config(self._standing, base)
         work = Reconciliation(
-            self.repo, self.place, self._standing, base, note, tip, config, person.title, time.time(), looked
+            self.repo, self.place, self._standing, base, note, tip, config, person.title, time.time(), time.monotonic(),
+            looked,
         )  # fmt: skip
         work.take_in()
         before = self._standing
@@ -282,7 +290,7 @@ class Ledger:
         if restored:
             self._note.drop()  # or a crash would make a deletion of what is not yet put back
         entries: dict[str, Entry | None] = {}
-        for path in {*work.edits, *work.seen, *work.bad, *restored, *work.outdated()}:
+        for path in {*work.edits, *work.seen, *work.bad, *work.lost, *restored, *work.outdated()}:
             seen, bad = work.seen.get(path), work.bad.get(path)
             if bad and (not seen or seen.data == self._standing.read(path)):
                 entries[path] = Entry(self._standing.oid(path) or "", bad.look, bad.bad)

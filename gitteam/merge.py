@@ -11,7 +11,7 @@ from typing import Any
 
 from gitteam import frontmatter
 from gitteam.errors import BadFile
-from gitteam.records import IN_PROGRESS, NOTES, PENDING, Task, parse_message, parse_task, split_notes
+from gitteam.records import FAILED, IN_PROGRESS, NOTES, PENDING, Task, parse_message, parse_task, split_notes
 
 # Lines that only a claim, a release or a completion changes; a stale buffer never does.
 STATE_KEYS = ("status", "owner", "claim", "run")
@@ -75,6 +75,8 @@ def _obey(merged: Task, wish: Task, current: Task, refuse: Callable[[Task, str],
         return Outcome(task, "claimed")
     if wish.status == PENDING:
         task = merged.with_values(status=PENDING, owner=wish.owner, run=None)
+        if current.status == FAILED:
+            task = task.with_values(attempts=None)  # somebody has decided: it gets all its chances again
         return Outcome(task, "edited" if current.status == PENDING else "released")
     task = merged.with_values(status=wish.status, owner=wish.owner or current.owner, run=None)
     return Outcome(task, "edited" if wish.status == current.status else wish.status)

@@ -72,11 +72,13 @@ class Reconciliation:
     config: Config
     person: str
     now: float
+    instant: float  # of a clock that nobody sets
     looked: Looked
     story: Story = field(default_factory=Story)
     seen: dict[str, Seen] = field(default_factory=dict)  # files on disk that differ from the note
     bad: dict[str, Entry] = field(default_factory=dict)  # texts that cannot be read
     missing: dict[str, float] = field(default_factory=dict)  # tasks whose file is gone, since when
+    lost: set[str] = field(default_factory=set)  # swept files that are not on disk
     asides: list[tuple[disk.Aside, str]] = field(default_factory=list)  # with what is known of each now; "": all
 
     def __post_init__(self) -> None:
@@ -125,11 +127,21 @@ class Reconciliation:
             for path in sorted(after.differing(before, layout.TASKS)):
                 if layout.is_task_file(path.rpartition("/")[2]) and after.read(path) == self.tree.read(path):
                     self.tasks.committed(path, before, after, parent, self.tree)
+            for path in sorted(after.differing(before, layout.INBOX)):
+                if layout.is_inbox(path) and after.read(path) == self.tree.read(path):
+                    self._committed_mail(path, before.read(path) or b"", after.read(path) or b"")
         try:
             parse_config(self.tree.read(layout.CONFIG) or b"")
         except BadFile:
             self.view.write(layout.CONFIG, self.base.read(layout.CONFIG) or b"")
             self.story.tell("edited", f"gitteam restores the settings, which {self.person} committed unreadable")
+
+    def _committed_mail(self, path: str, before: bytes, data: bytes) -> None:
+        name = layout.inbox_owner(path.rpartition("/")[2]) or ""
+        mail = merge.merge_inbox(name, before, data, before)
+        if mail.bad:
+            self.view.write(path, mail.data)
+            self._set_lines_aside(name, mail.bad)
 
     # -- files on disk ----------------------------------------------------------------------
 
@@ -137,8 +149,8 @@ class Reconciliation:
         path = found.path
         try:
             # Half a text is not read: its being finished is an event, too. To an inbox anybody may write at any time.
-            half = not layout.is_inbox(path) and disk.has_writer(self.place.at(path))
             data, look = disk.read_regular(self.place.at(path))
+            half = not layout.is_inbox(path) and disk.has_writer(self.place.at(path))
             if half or (look != disk.look_of(os.lstat(self.place.at(path))) and not layout.is_inbox(path)):
                 raise DependsOnOthers("somebody is writing it")
         except FileNotFoundError:
@@ -185,6 +197,8 @@ class Reconciliation:
             self.tasks.rename(task, known)
         elif known.path.startswith(layout.DONE):
             self.tasks.save(task, None, known)  # saved where it stood before it was swept
+            if not os.path.lexists(self.place.at(known.path)):
+                self.lost.add(known.path)  # it was moved from there
         else:
             raise DependsOnOthers(f"number {task.id} belongs to {known.path}: rename this file")
         self.seen[path] = Seen(data, look)
@@ -197,11 +211,14 @@ class Reconciliation:
             return
         for path in paths:
             if task := self.tasks.at(path):
-                since = min(self.note.missing.get(path, self.now), self.now)
-                if self.now - since < GONE_SECONDS:
+                since = min(self.note.missing.get(path, self.instant), self.instant)
+                if self.instant - since < GONE_SECONDS:
                     self.missing[path] = since
                 else:
                     self.tasks.put_away(task)
+            elif path.endswith(".bad"):  # seen, and done with
+                self.view.remove(path)
+                self.story.tell("edited", f"{self.person} deletes {path}")
 
     # -- mail and settings ----------------------------------------------------------------
 

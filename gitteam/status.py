@@ -61,7 +61,7 @@ class Status:
 def gather(place: Layout, branch: str, config: Config, board: Board, files: Files) -> Status:
     tasks = board.all()
     members = tuple(_present(place, member, board, files) for _, member in sorted(config.members.items()))
-    unreadable = {**board.troubles, **_bad_lines(files)}
+    unreadable = {**board.troubles, **_bad_lines(files), **_rescued(files), **_strangers(config, files)}
     return Status(config.name, branch, members, _counts(tasks), tuple(_needs(place, tasks, files)), unreadable)
 
 
@@ -116,6 +116,23 @@ def _bad_lines(files: Files) -> dict[str, str]:
                 count = f"{len(lines)} unreadable line{'' if len(lines) == 1 else 's'}"
                 found[path] = f"{count} of {name[:-4]}.jsonl: {_places(lines)}"
     return found
+
+
+def _strangers(config: Config, files: Files) -> dict[str, str]:
+    """Inboxes of nobody: a line appended by hand to a name that was mistyped."""
+    owners = {f"{layout.INBOX}/{name}": layout.inbox_owner(name) for name in files.names(layout.INBOX)}
+    known = {*config.members, layout.USER, layout.LEAD}
+    return {
+        path: f"nobody is called {name}: {config.names()}"
+        for path, name in owners.items()
+        if name and name not in known
+    }
+
+
+def _rescued(files: Files) -> dict[str, str]:
+    """Texts that were saved too late to stand in their place: see disk.Aside.rescue."""
+    found = [f"{top}/{name}" for top in (layout.TASKS, layout.TEAM) for name in files.names(top) if ".rescued-" in name]
+    return dict.fromkeys(found, "saved too late to be merged, and not readable: use what you need of it and delete it")
 
 
 def _places(lines: list[bytes]) -> str:

@@ -350,9 +350,10 @@ class Team:
         note = self._note.read()
         return 0.5 if note and note.missing else float("inf")
 
-    def take_in(self, path: str) -> None:
+    def take_in(self, path: str, *, by: str = USER) -> None:
         """Take in a file that was just saved; one in done/ is looked at only when somebody says so."""
-        self.ledger.sync(also=[path] if path.startswith(layout.DONE) else ())
+        self.config().member(by)
+        self.ledger.sync(also=[path] if path.startswith(layout.DONE) else (), by=by)
 
 
 def _has_asides(path: str) -> bool:

@@ -48,11 +48,10 @@ class Watch:
         observer = None
         try:
             observer = Observer()
-            for path, deep in ((layout.TASKS, True), (layout.TEAM, False), (layout.INBOX, False)):
-                os.makedirs(place.at(path), exist_ok=True)
-                observer.schedule(Handler(), place.at(path), recursive=deep)
-            os.makedirs(place.live, exist_ok=True)
-            observer.schedule(Handler(), place.live)
+            watched = [place.at(path) for path in (layout.TASKS, layout.TEAM, layout.INBOX)]
+            for path in [*watched, place.aside, place.live]:
+                os.makedirs(path, exist_ok=True)
+                observer.schedule(Handler(), path, recursive=path == watched[0])  # done/ is below the tasks
             observer.start()
             self._observer = observer
         except OSError as e:

@@ -57,7 +57,7 @@ class Child:
     """A forked process that waits for `go`, does one thing in a directory, and ends with what that returns."""
 
     def __init__(self, body: Callable[[], int], cwd: Path):
-        self._output = [tempfile.TemporaryFile() for _ in range(2)]
+        self._output = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         self.pid = os.fork()
         if self.pid == 0:
@@ -70,7 +70,7 @@ class Child:
             os.chdir(cwd)
             for number, file in enumerate(self._output, 1):
                 os.dup2(file.fileno(), number)
-            sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))
+            sys.stdout, sys.stderr = (os.fdopen(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))
             signal.sigwait([signal.SIGUSR1])
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
             code = body()
@@ -294,7 +294,7 @@ def board_files(root: Path) -> dict[str, bytes]:
 
 
 def check_order(acts: list[tuple[int, float, float]]) -> None:
-    """What had returned before something else began stands before it. Each act: its place in the history, began, ended."""
+    """What had returned before something else began stands before it. An act: place in the history, began, ended."""
     latest_start = 0.0
     for _, began, ended in sorted(acts):
         assert ended >= latest_start, "the history is not in the order in which things happened"

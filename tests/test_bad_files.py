@@ -118,10 +118,10 @@ def _socket(path: Path) -> None:
 
 
 def _unreadable(path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
     path.write_text(GOOD)
     path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("whoever runs this may read everything")
 
 
 SPECIAL: dict[str, tuple[Make, str]] = {

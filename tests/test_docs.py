@@ -290,6 +290,15 @@ def test_nothing_is_forced_to_the_disk_when_fast(durability: str, forced: bool, 
     assert bool(re.search(r"sync\w*\(", calls.read_text())) is forced
 
 
+def test_edit_in_a_members_name_is_authored_by_the_member(team: Team, repo: Path, run: Run, tmp_path: Path) -> None:
+    team.add("One")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "more words" >> "$1"\n')
+    editor.chmod(0o755)
+    assert run("task", "edit", "1", "--as", "alice", EDITOR=str(editor)).code == 0
+    assert git(repo, "log", "-1", "--format=%ae %s", "gitteam") == "alice@gitteam.invalid alice edits #1: One"
+
+
 @pytest.fixture
 def lively(team: Team, repo: Path) -> Path:
     """A repository in which most of what can happen has happened, by command and by hand."""

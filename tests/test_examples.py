@@ -234,11 +234,8 @@ def test_task_done_by_hand_is_claimed_once_and_completed(by_hand: Callable[..., 
 def test_everything_can_be_done_by_hand_again(by_hand: Callable[..., None], team: Team, start: Start) -> None:
     by_hand()
     assert start(EXAMPLES / "by-hand.sh").wait(TIMEOUT) == 0
-    assert [(t.id, t.status, t.claim) for t in team.tasks()] == [
-        (1, "in_progress", 1),
-        (2, "completed", 1),
-        (3, "completed", 1),
-    ]
+    until(lambda: len(team.inbox("lead")) == 2)
+    assert [(t.id, t.status, t.claim) for t in team.tasks()][1:] == [(2, "completed", 1), (3, "completed", 1)]
 
 
 def test_message_sent_by_hand_arrives(by_hand: Callable[..., None], team: Team) -> None:

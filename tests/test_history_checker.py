@@ -92,7 +92,8 @@ BAD: dict[str, tuple[list[Step], str]] = {
     "a new task with a claim number that is not the first": ([Step(JANE, {ONE: held("alice", 3)})], "to 3"),
     "claimed for somebody else": ([ADDED, Step(ALICE, {ONE: held("bob", 1)})], "#1"),
     "claimed though completed": (
-        [ADDED, claimed(ALICE, 1), completed(ALICE, "alice", 1), claimed(BOB, 2)], "claimed by bob while it was completed",
+        [ADDED, claimed(ALICE, 1), completed(ALICE, "alice", 1), claimed(BOB, 2)],
+        "claimed by bob while it was completed",
     ),
     "claimed by one who has another": ([ADDED, SECOND, claimed(ALICE, 1), claimed(ALICE, 1, ".tasks/2-two.md")], "#2"),
     "claimed while it is blocked": (
@@ -155,7 +156,8 @@ def write(root: Path, steps: list[Step]) -> None:
 
 
 def findings(tmp_path: Path, steps: list[Step]) -> list[str]:
-    root = new_repository(tmp_path / "project")
+    root = tmp_path / "project"
+    git(tmp_path, "init", "-q", "--template=", "project")
     write(root, steps)
     repo = Repo(layout.find(str(root)))
     try:

@@ -120,8 +120,9 @@ def _positions(root: Path) -> dict[tuple[object, ...], int]:
     """Where in the history each claim, note and end of a claim stands; each only once."""
     found: dict[tuple[object, ...], int] = {}
     claims: defaultdict[int, int] = defaultdict(int)
-    form = "--format=%an%x09%(trailers:key=Team-Event,valueonly,separator=)%x09%(trailers:key=Team-Task,valueonly,separator=)%x09%s"
-    for position, line in enumerate(git(root, "log", "--reverse", form, "gitteam").splitlines()):
+    event_and_task = [f"%(trailers:key=Team-{key},valueonly,separator=)" for key in ("Event", "Task")]
+    form = "%x09".join(["%an", *event_and_task, "%s"])
+    for position, line in enumerate(git(root, "log", "--reverse", f"--format={form}", "gitteam").splitlines()):
         author, event, number, sentence = line.split("\t")
         if event not in ("claimed", "noted", "released", "completed"):
             continue
@@ -205,7 +206,7 @@ HOUSEKEEPING = {
 }
 
 
-@pytest.mark.parametrize("changes", [8, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("changes", [6, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", HOUSEKEEPING)
 def test_changes_go_on_while_the_person_keeps_house(name: str, changes: int, tmp_path: Path) -> None:
     root = new_board(tmp_path / "project")
@@ -402,8 +403,8 @@ def test_doctor_names_what_is_missing_and_does_not_send_round_in_circles(what: s
     oid = git(root, "rev-parse", what)
     (root / ".git/objects" / oid[:2] / oid[2:]).unlink()
     found = call(root, "doctor", "--repair")
-    assert found.code == 0 or oid[:10] in found.out, found
     if found.code:
+        assert "fetch" in found.out or "git update-ref" in found.out, found  # what to type
         wrong = [line for line in found.out.splitlines() if line.startswith("wrong")]
         assert all("gitteam doctor" not in line or "git update-ref" in line for line in wrong), wrong
     else:

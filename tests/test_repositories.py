@@ -634,6 +634,14 @@ def test_uninstall_keeps_what_is_in_no_history(path: str, team: Team, repo: Path
     assert not (repo / ".tasks/1-x.md").exists()
 
 
+def test_uninstall_keeps_a_task_whose_text_cannot_be_read(team: Team, repo: Path) -> None:
+    task = repo / team.add("x").path
+    task.write_text("---\nstatus: bogus\n---\nan hour's work\n")
+    result = call(repo, "uninstall", "--yes")
+    assert "an hour's work" in task.read_text()
+    assert ".tasks/1-x.md" in result.out + result.err
+
+
 def test_uninstall_takes_the_last_hand_edit_into_the_history(team: Team, repo: Path) -> None:
     task = team.add("x")
     with (repo / task.path).open("a") as f:

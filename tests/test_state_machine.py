@@ -1,4 +1,4 @@
-"""A team driven at random, by commands and by hand, beside a small model of the board that says what must come of it."""
+"""A team driven at random, by commands and by hand, beside a small model of the board that says what must follow."""
 
 from __future__ import annotations
 
@@ -176,10 +176,10 @@ class Machine(RuleBasedStateMachine):
     def claim_next(self, name: str) -> None:
         if not self.acts(name):
             return
-        expected = self.model.next_for(name)
-        if self.attempt(expected is not None, lambda: self.team.claim(by=name), NothingToDo) and expected:
-            if expected not in self.model.held_by(name):
-                self.model.tasks[expected].become(HELD, name)
+        held, expected = self.model.held_by(name), self.model.next_for(name)
+        self.attempt(expected is not None, lambda: self.team.claim(by=name), NothingToDo)
+        if expected and not held:
+            self.model.tasks[expected].become(HELD, name)
 
     @precondition(some_task)
     @rule(index=ANY, name=NAMES)
@@ -416,7 +416,7 @@ def _with_line(text: str, line: str) -> str:
 
 
 QUICK = settings(
-    max_examples=15, stateful_step_count=20, deadline=None, derandomize=True, database=None,
+    max_examples=20, stateful_step_count=20, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 

@@ -72,8 +72,10 @@ def run(words: list[str]) -> int:
         click.echo(e.ctx.get_help() if e.ctx else str(e), err=True)
         return 2
     except click.ClickException as e:
-        where = f"; see `{e.ctx.command_path} --help`" if isinstance(e, click.UsageError) and e.ctx else ""
-        return _fail(words, "usage", e.format_message().rstrip(".") + where, e.exit_code)
+        what = e.format_message().rstrip(".")
+        if isinstance(e, click.UsageError) and e.ctx:
+            what += f"{'' if what.endswith('?') else ';'} see `{e.ctx.command_path} --help`"
+        return _fail(words, "usage", what, e.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo(err=True)
         return 130

@@ -100,7 +100,7 @@ def wait(shell: Shell, by: str, timeout: float | None) -> None:
     """Block until there is a message for NAME or a task NAME may claim, and say which.
 
     \b
-    while gitteam wait --as bot; do gitteam task claim --as bot && ...; done
+    until gitteam task claim --as bot; do gitteam wait --as bot; gitteam inbox bot --take; done
     """
     messages, task = shell.team.wait(by, timeout, warn=lambda text: hint(f"gitteam: {text}"))
     lines = [f"messages {len(messages)}"] if messages else []

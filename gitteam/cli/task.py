@@ -173,13 +173,15 @@ def _sheet(task: Task) -> Iterator[str]:
 
 @task.command()
 @task_argument()
+@acting
 @pass_shell
-def edit(shell: Shell, number: int) -> None:
+def edit(shell: Shell, number: int, by: str) -> None:
     """Open a task in $EDITOR; what you save is taken in.
 
     \b
     EDITOR=nano gitteam task edit 2
     """
+    shell.team.config().member(by)
     found = shell.team.task(number)
     path = shell.team.place.at(found.path)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -189,7 +191,7 @@ def edit(shell: Shell, number: int) -> None:
         code = subprocess.run([*shlex.split(editor), path]).returncode
     except (FileNotFoundError, ValueError):
         raise GitteamError(f"cannot run {editor!r}: set EDITOR to your editor") from None
-    shell.team.take_in(found.path)
+    shell.team.take_in(found.path, by=by)
     if code:
         raise GitteamError(f"{editor} ended with exit code {code}; what it saved is taken in all the same")
     found = shell.team.task(number)
