@@ -352,7 +352,7 @@ class Team:
 
     def take_in(self, path: str, *, by: str = USER) -> None:
         """Take in a file that was just saved; one in done/ is looked at only when somebody says so."""
-        self.config().member(by)
+        self._config(self._as_noted()[0]).member(by)
         self.ledger.sync(also=[path] if path.startswith(layout.DONE) else (), by=by)
 
 

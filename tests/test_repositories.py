@@ -409,7 +409,8 @@ IN_THE_WAY = [
     (link_tasks, 1, "symbolic link"), (link_team, 1, "symbolic link"), (dangling_link, 1, "symbolic link"),
     (link_inbox, 1, "symbolic link"), (tasks_is_a_file, 1, ".tasks"), (team_is_a_file, 1, ".team"),
     (tasks_tracked, 4, "--branch main"), (tasks_tracked_and_detached, 4, ".tasks"), (tasks_staged, 4, ".tasks"),
-    (branch_of_code, 4, "--branch NAME"), (branch_below_branch, 1, "gitteam/feature"), (branch_is_symbolic, 4, "gitteam"),
+    (branch_of_code, 4, "--branch NAME"), (branch_below_branch, 1, "gitteam/feature"),
+    (branch_is_symbolic, 4, "gitteam"),
 ]  # fmt: skip
 
 
