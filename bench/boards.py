@@ -32,7 +32,6 @@ def board(path: Path, tasks: int, finished: int = 0, commits_each: int = 1, role
     stream = b"".join(_stream(_history(config, tasks, finished, commits_each, role)))
     run(Path.home(), "git", "init", "-q", str(path))
     run(path, "git", "-c", f"fastimport.unpackLimit={LOOSE_OBJECTS}", "fast-import", "--quiet", stdin=stream)
-    run(path, "sh", "-c", f"git archive {layout.DEFAULT_BRANCH} | tar -x")
     Team.init(path)
     with Team(path) as team:
         if findings := examine(team, repair=False):

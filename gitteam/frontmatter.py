@@ -85,12 +85,13 @@ def parse(text: str) -> Head:
     key, indent = "", None  # the key that block items may follow, and how far they are indented
     for number in range(1, end):
         line = lines[number].rstrip("\n").removesuffix("\r").rstrip(" ")
+        start = line.lstrip(" ")[:1]
         try:
-            if _FORBIDDEN.search(line):
+            if not line.isprintable() and _FORBIDDEN.search(line):
                 raise BadFile("a control character or a tab in the front matter")
-            if not line or line.lstrip(" ").startswith("#"):
+            if not line or start == "#":
                 continue
-            if item := _ITEM.match(line):
+            if start == "-" and (item := _ITEM.match(line)):
                 if not key or indent not in (None, item[1]):
                     raise BadFile("a list item that belongs to no key")
                 indent = item[1]
@@ -103,7 +104,7 @@ def parse(text: str) -> Head:
                 raise BadFile(f"{name} stands there twice")
             values[name] = _value(raw)
             spans[name] = (number, number + 1)
-            key, indent = name if not _COMMENT.sub("", raw, count=1) else "", None
+            key, indent = name if raw[:1] in ("", "#") else "", None
         except BadFile as e:
             raise BadFile(e.reason, number + 1) from None
     return Head(values, spans, end)
@@ -142,7 +143,7 @@ def _flow(inner: str) -> list[Scalar]:
 def _scalar(raw: str) -> Scalar:
     if raw[:1] in ("'", '"'):
         return _unquote(raw)
-    value = _COMMENT.sub("", raw, count=1).rstrip(" ")
+    value = (_COMMENT.sub("", raw, count=1) if "#" in raw else raw).rstrip(" ")
     if not value:
         return ""
     if value[0] in "[]{}&*!|>%@`," or value in ("-", "?", "=") or value[:2] in ("- ", "? ", ": "):

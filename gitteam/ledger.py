@@ -222,9 +222,10 @@ class Ledger:
 
     def _stays(self, path: str) -> bool:
         """What cannot be read stays as it is. An inbox can, but for its last line."""
-        if layout.is_inbox(path) and disk.is_regular(self.place.at(path)):
+        place = self.place.at(path)
+        if layout.is_inbox(path) and disk.is_regular(place) and os.access(place, os.R_OK):
             return False
-        return os.path.lexists(self.place.at(path))
+        return os.path.lexists(place)
 
     def _known(self, path: str, entry: Entry | None, seen: Seen | None) -> str:
         """How much of the file that stands there now has been taken in: see disk.Aside."""

@@ -10,6 +10,7 @@ import ctypes
 import io
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -170,14 +171,20 @@ def points(root: Path, words: tuple[str, ...], calls: str, reading: bool = False
 
 def disturb_git(directory: Path, subcommand: str, *options: str, once: bool) -> str:
     """A PATH on which this subcommand of git, the first time or always, runs under strace with these options."""
+    first = f"mkdir {directory}/disturbed 2>/dev/null && " * once
+    return _git_in_front(directory, subcommand, f'{first}exec strace -qq -o /dev/null {shlex.join(options)} GIT "$@"')
+
+
+def meddle_before(directory: Path, subcommand: str, *words: str) -> str:
+    """A PATH on which another git command runs just before the first of this subcommand."""
+    return _git_in_front(directory, subcommand, f"mkdir {directory}/meddled 2>/dev/null && GIT {shlex.join(words)}")
+
+
+def _git_in_front(directory: Path, subcommand: str, action: str) -> str:
     directory.mkdir(exist_ok=True)
-    real, script = shutil.which("git"), directory / "git"
-    first = f"mkdir {directory}/disturbed 2>/dev/null" if once else "true"
-    script.write_text(
-        f'#!/bin/sh\ncase " $* " in *" {subcommand} "*)\n'
-        f'  {first} && exec strace -qq -o /dev/null {" ".join(options)} {real} "$@" ;;\nesac\nexec {real} "$@"\n'
-    )
-    script.chmod(0o755)
+    script = f'#!/bin/sh\ncase " $* " in *" {subcommand} "*) {action} ;; esac\nexec GIT "$@"\n'
+    (directory / "git").write_text(script.replace("GIT", shutil.which("git") or ""))
+    (directory / "git").chmod(0o755)
     return f"{directory}:{os.environ['PATH']}"
 
 
@@ -230,18 +237,18 @@ def _state_at(root: Path, commit: str) -> State:
         return _state({m.name: archive.extractfile(m).read() for m in archive if m.isfile()})  # type: ignore[union-attr]
 
 
-def new_repository(root: Path) -> Path:
+def new_repository(root: Path, *options: str) -> Path:
     root.mkdir(parents=True)
-    run_git(root, "init", "-q", "--template=")
+    run_git(root, "init", "-q", "--template=", *options)
     (root / "README.md").write_text("# project\n")
     run_git(root, "add", ".")
     run_git(root, "commit", "-qm", "first")
     return root
 
 
-def new_board(root: Path, branch: str | None = None) -> Path:
-    """A small repository with a team in it, alice and bob."""
-    Team.init(new_repository(root), branch=branch)
+def new_board(root: Path, *options: str, branch: str | None = None) -> Path:
+    """A small repository, made with these options, with a team in it, alice and bob."""
+    Team.init(new_repository(root, *options), branch=branch)
     with Team(root) as team:
         team.add_member("alice", "backend")
         team.add_member("bob", "frontend", "external")

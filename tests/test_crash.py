@@ -175,6 +175,34 @@ def test_killed_at_every_point_leaves_before_or_after(name: str, tmp_path: Path)
 
 
 @needs_strace
+@pytest.mark.parametrize("calls", ["rename,fsync,ftruncate", pytest.param(CHANGING, marks=pytest.mark.long)])
+def test_what_is_written_by_hand_after_a_kill_is_kept_and_doubles_nothing(calls: str, tmp_path: Path) -> None:
+    """The branch is ahead of the note then, and the files differ from both."""
+
+    def prepare(team: Team, root: Path) -> None:
+        one_task(team, root)
+        mail(team, root)
+
+    words = ("task", "claim", "1", "--as", "alice")
+    board = scene(tmp_path, words, prepare)
+    for point in points(board.fresh(), words, calls):
+        root = board.fresh()
+        found = call_traced(root, words, *point.inject("signal=SIGKILL"))
+        with open(root / ".team/inbox/alice.jsonl", "a") as f:
+            f.write('{"content": "late"}\n')
+        with open(root / ".tasks/1-one.md", "a") as f:
+            f.write("by hand" if f.tell() else "One\n\nby hand")  # it may just have been renamed aside
+        assert call(root, "task", "list").code == 0, f"killed at {point}"
+        with Team(root) as team:
+            contents = [message.content for message in team.inbox("alice")]
+            assert sorted(contents) == ["by hand", "by hand", "first", "late", "second"], f"killed at {point}"
+            task = team.task(1)
+            assert task.description == "by hand", f"killed at {point}"
+            assert task.state in ((("pending", "", 0), ("in_progress", "alice", 1))[found.code == 0 :]), f"{point}"
+        sound(root)
+
+
+@needs_strace
 def test_killed_while_putting_back_vanished_files_cancels_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +248,7 @@ def test_uninstall_killed_at_any_point_can_be_finished(words: tuple[str, ...], s
 @needs_strace
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.long)])
 def test_killed_in_tracked_mode_leaves_the_index_with_the_branch(stride: int, tmp_path: Path) -> None:
-    template, words = new_board(tmp_path / "template", "main"), ("task", "claim", "1", "--as", "alice")
+    template, words = new_board(tmp_path / "template", branch="main"), ("task", "claim", "1", "--as", "alice")
     call(template, "task", "add", "One")
     trial = shutil.copytree(template, tmp_path / "trial")
     every = points(trial, words, CHANGING)
@@ -397,8 +425,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(12, marks=pytest.mark.long)])
-def test_acknowledged_changes_survive_a_power_cut(rounds: int, disk: Disk) -> None:
-    root = new_board(disk.path / "project")
+@pytest.mark.parametrize("apart", [False, True], ids=["together", "git on a disk of its own"])
+def test_acknowledged_changes_survive_a_power_cut(apart: bool, rounds: int, disk: Disk, tmp_path: Path) -> None:
+    """Apart, nothing that is done for the files makes the objects and the branch durable by the way."""
+    where, options = (tmp_path, [f"--separate-git-dir={disk.path}/git"]) if apart else (disk.path, [])
+    root = new_board(where / "project", *options)
     subprocess.run(["sync"], check=True)
     acknowledged: list[str] = []
     for number in range(rounds):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import TIMEOUT, check_everything, git, until
-from faults import Child, call, check_order, command, new_board, sound
+from faults import Child, call, check_order, command, meddle_before, new_board, sound
 
 from gitteam import Team
 from gitteam.errors import NothingToDo
@@ -218,6 +218,28 @@ def test_changes_go_on_while_the_person_keeps_house(name: str, changes: int, tmp
     with Team(root) as team:
         assert [(t.id, t.status) for t in team.tasks()] == [(n, "completed") for n in range(1, changes + 1)]
     sound(root)
+
+
+def test_objects_that_a_prune_takes_before_the_branch_has_them_are_written_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", meddle_before(tmp_path / "bin", "update-ref", "-C", str(root), "prune", "--expire=now"))
+        assert call(root, "task", "add", "Two").out == "2 Two\n"
+    assert (tmp_path / "bin/meddled").exists()
+    sound(root)
+
+
+def test_a_commit_that_a_person_makes_in_the_middle_of_a_change_is_kept(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    theirs = git(root, "commit-tree", "gitteam^{tree}", "-p", "gitteam", "-m", "by hand")
+    meddling = ("-C", str(root), "update-ref", "refs/heads/gitteam", theirs)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", meddle_before(tmp_path / "bin", "update-ref", *meddling))
+        assert call(root, "task", "add", "Two").out == "2 Two\n"
+    assert (tmp_path / "bin/meddled").exists()
+    assert git(root, "merge-base", theirs, "gitteam") == theirs
 
 
 def test_a_prune_at_the_wrong_moment_costs_a_retry_or_is_noticed(tmp_path: Path) -> None:

@@ -120,10 +120,12 @@ class Machine(RuleBasedStateMachine):
         self.serial = 0
         self._patience, reconcile.GONE_SECONDS = reconcile.GONE_SECONDS, 0.0  # a deleted file counts at once
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(tasks=st.integers(0, 3))
+    def begin(self, tasks: int) -> None:
         self.root = new_board(self.directory / "project")
         self.team = Team(self.root)
+        for _ in range(tasks):
+            self.add([], 0)
 
     def teardown(self) -> None:
         try:
@@ -287,15 +289,20 @@ class Machine(RuleBasedStateMachine):
         self.model.add(Item(subject, lines=[line]), number)
 
     @precondition(some_file)
+    @rule(index=ANY, owner=st.sampled_from(["alice", "bob", "zoe"]))
+    def claim_by_hand(self, index: int, owner: str) -> None:
+        self.write_a_state(index, HELD, owner)
+
+    @precondition(some_file)
     @rule(
-        index=ANY,
-        status=st.sampled_from([PENDING, HELD, COMPLETED, CANCELLED]),
-        owner=st.sampled_from(["", "alice", "bob", "zoe"]),
+        index=ANY, status=st.sampled_from([PENDING, COMPLETED, CANCELLED]), owner=st.sampled_from(["", "alice", "bob"])
     )
+    def end_or_assign_by_hand(self, index: int, status: str, owner: str) -> None:
+        self.write_a_state(index, status, owner)
+
     def write_a_state(self, index: int, status: str, owner: str) -> None:
         number, path = self.pick_file(index)
-        item = self.model.tasks[number]
-        if (status == HELD and not owner) or (item.status, status) == (CANCELLED, COMPLETED):
+        if (self.model.tasks[number].status, status) == (CANCELLED, COMPLETED):
             return
         path.write_text(_with_state(path.read_text(), status, owner))
         self.model.wish(number, status, owner)
@@ -331,6 +338,18 @@ class Machine(RuleBasedStateMachine):
         item = self.model.tasks[number]
         if item.status not in FINISHED:
             item.become(CANCELLED, item.owner)
+
+    @precondition(some_file)
+    @rule()
+    def delete_all_files(self) -> None:
+        """All of three or more open tasks at once is not meant."""
+        numbers = list(self.files())
+        for path in self.files().values():
+            path.unlink()
+        if len([n for n in numbers if self.model.tasks[n].status not in FINISHED]) < 3:
+            for number in numbers:
+                item = self.model.tasks[number]
+                item.become(item.status if item.status in FINISHED else CANCELLED, item.owner)
 
     @precondition(some_file)
     @rule(index=ANY)
@@ -416,7 +435,7 @@ def _with_line(text: str, line: str) -> str:
 
 
 QUICK = settings(
-    max_examples=20, stateful_step_count=20, deadline=None, derandomize=True, database=None,
+    max_examples=30, stateful_step_count=20, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
