@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import threading
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
@@ -42,6 +41,12 @@ class Checkpoint:
     missing: dict[str, float] = field(
         default_factory=dict
     )  # path -> when its absence was first seen, of the monotonic clock
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """The files whose text on disk does not count, each with the reason."""
+        bad = {path: entry.bad for path, entry in self.entries.items() if entry.bad}
+        return {**bad, **dict.fromkeys(self.missing, "the file is missing")}
 
     def apply(self, line: bytes) -> None:
         values = json.loads(line)
@@ -139,7 +144,6 @@ class Found:
 
     path: str
     look: Look
-    regular: bool
 
 
 def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str], dict[str, Entry | None]]:
@@ -152,12 +156,11 @@ def differences(place: Layout, note: Checkpoint) -> tuple[list[Found], list[str]
         entry, look = note.entries.get(path), look_of(found)
         if entry and entry.look == look:
             continue
-        regular = stat.S_ISREG(found.st_mode)
-        if entry and not entry.bad and regular and _is_same(place.at(path), entry.blob):
+        if entry and not entry.bad and _is_same(place.at(path), entry.blob):
             if fresh := settled(look):
                 renewed[path] = Entry(entry.blob, fresh)
             continue
-        changed.append(Found(path, look, regular))
+        changed.append(Found(path, look))
     absent = note.entries.keys() - present
     renewed.update((path, None) for path in absent if not note.entries[path].blob)  # bad files that were taken away
     return changed, [path for path in absent if note.entries[path].blob], renewed

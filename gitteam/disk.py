@@ -180,7 +180,10 @@ def _look_at(path: str) -> Look | None:
 
 def rename_new(layout: Layout, old: str, new: str) -> None:
     """Give a file its final name without ever replacing one. A crash leaves two names for one file."""
-    os.link(layout.at(old), layout.at(new))
+    try:
+        os.link(layout.at(old), layout.at(new))
+    except FileExistsError:
+        raise BadFile(f"{new} is in the way") from None
     os.unlink(layout.at(old))
 
 

@@ -70,12 +70,12 @@ def _branch(team: Team, repair: bool) -> Iterator[Finding]:
     elif not tip or (repo.is_ancestor(tip, noted) and not ledger.tracked):
         what = f"branch {ledger.branch} was {'deleted' if not tip else 'moved back'}; the files stand at {noted[:10]}"
         if repair:
-            repo.move_ref(ledger.ref, noted, tip, durable=True)
+            ledger.put_branch(noted, tip)
         yield Finding(what if repair else f"{what}: gitteam doctor --repair puts it back there", mended=repair)
     else:
         what = f"branch {ledger.branch} was rewritten: {noted[:10]}, where the files stand, is not part of it"
         if repair:
-            os.unlink(team.place.checkpoint)  # without a note no absence counts, and an older text never wins
+            ledger.forget_note()
         yield Finding(what if repair else f"{what}: gitteam doctor --repair takes the branch as it is", mended=repair)
 
 

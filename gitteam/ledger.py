@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 
 from gitteam import disk, layout, liveness, moves
@@ -52,9 +52,10 @@ class Ledger:
 
     @property
     def repo(self) -> Repo:
-        if self._repo is None:
-            self._repo = Repo(self.place)
-        return self._repo
+        with self._mutex:
+            if self._repo is None:
+                self._repo = Repo(self.place)
+            return self._repo
 
     @property
     def _standing(self) -> Tree:
@@ -92,7 +93,7 @@ class Ledger:
 
     def restore_swept(self, paths: list[str]) -> None:
         """Put back files of done/ that are gone from disk."""
-        with self._locked():
+        with self.locked():
             for path in paths:
                 disk.replace(self.place, path, self._tree_at(self._commit_id).read(path), "", durable=False)
 
@@ -104,38 +105,52 @@ class Ledger:
 
     def remove_board(self, paths: Iterable[str]) -> None:
         """In tracked mode: the last commit, which takes the board off the branch."""
-        with self._locked():
-            self._reconcile()
-            change = self._begin(self.person())
+
+        def removal(change: Change) -> None:
             for path in paths:
                 change.remove(path)
             change.story.tell("uninstalled", f"{change.actor.title} takes the team's files off {self.branch}")
-            self._commit(change)
+
+        self.change(layout.USER, removal)
+
+    def put_branch(self, commit: str, old: str | None) -> None:
+        """Put the branch back to a commit it was moved away from."""
+        with self.locked():
+            self.repo.move_ref(self.ref, commit, old, durable=True)
+
+    def forget_note(self) -> None:
+        """Take the branch as it is: without a note no absence counts, and an older text never wins."""
+        with self.locked():
+            self._note.drop()
 
     # -- changing -----------------------------------------------------------------------
 
     def change(self, name: str, operation: Callable[[Change], T]) -> T:
         """Run `operation` under the lock in this name and commit what it wrote."""
-        with self._locked():
+        with self.locked():
             while True:
                 try:
-                    return self._attempt(name, operation)
+                    result, event = self._attempt(name, operation)
+                    break
                 except RefMoved:
                     self._tree = None
+            self._tidy(event)
+            return result
 
     def sync(self, also: Iterable[str] = (), by: str = layout.USER) -> None:
         """Take in what was done by hand, in the name of `by`, and what dead members left behind.
 
         `also` are files in done/, which are looked at only when somebody says so.
         """
-        with self._locked():
+        with self.locked():
             self._also, self._hand = tuple(also), by
             try:
                 self.change(layout.USER, lambda change: None)
             finally:
                 self._also, self._hand = (), layout.USER
 
-    def _attempt(self, name: str, operation: Callable[[Change], T]) -> T:
+    def _attempt(self, name: str, operation: Callable[[Change], T]) -> tuple[T, str]:
+        """Decide and commit; returns what the operation returned, and what it did."""
         self._check_writable()
         self._reconcile()
         change = self._begin(self.actor(name))
@@ -145,16 +160,20 @@ class Ledger:
         result = operation(change)
         if change.edits:
             self._commit(change)
-            if "completed" in change.story.event or "cancelled" in change.story.event:
+        return result, change.story.event
+
+    def _tidy(self, event: str) -> None:
+        """What follows a change and is no part of it: if it cannot be done now, the next one does it."""
+        with suppress(RefMoved, Refused):
+            if event in ("completed", "cancelled"):
                 self._sweep()
-        if any(disk.asides(self.place)):
-            self._reconcile()  # somebody wrote to a file while it was being replaced
-        return result
+            if any(disk.asides(self.place)):
+                self._reconcile()  # somebody wrote to a file while it was being replaced
+            return
+        self._tree = None
 
     def _begin(self, actor: Actor) -> Change:
-        note = self._note.read() or Checkpoint()
-        troubles = {path: entry.bad for path, entry in note.entries.items() if entry.bad}
-        troubles.update(dict.fromkeys(note.missing, "the file is missing"))
+        troubles = (self._note.read() or Checkpoint()).troubles
         return Change(self._standing, self._config(self._standing), troubles, actor, time.time())
 
     def _config(self, tree: Tree, fallback: Tree | None = None) -> Config:
@@ -170,7 +189,7 @@ class Ledger:
     def _reap(self) -> None:
         """Give back what dead members held."""
         change = self._begin(self.actor(layout.SYSTEM))
-        moves.reap(change, lambda task: liveness.current_run(self.place, task.owner) == task.run)
+        moves.reap(change, lambda task: liveness.holds(self.place, task))
         if change.edits:
             self._commit(change)
 
@@ -206,9 +225,12 @@ class Ledger:
 
     def _record(self, change: Change) -> None:
         with self.repo.index.set(blobs(self.repo, change.edits)) if self.tracked else nullcontext():
-            self._commit_id, self._tree = record(self.repo, self.ref, self._standing, self._commit_id, change)
+            self._commit_id, self._tree = record(
+                self.repo, self.ref, self._standing, self._commit_id, change, own_branch=not self.tracked
+            )
         if self.repo.objects.are_crowded():
-            self.repo.pack_in_background()
+            with suppress(OSError):
+                self.repo.pack_in_background()
 
     def _bring(self, path: str, entry: Entry | None, seen: Seen | None, durable: bool) -> Entry | None:
         """Bring one file on disk to what the branch says. `seen` is what was read there, if not what the note says."""
@@ -248,7 +270,6 @@ class Ledger:
         if self._tree is None or self._commit_id != tip:
             self._commit_id, self._tree = tip, self._tree_at(tip)
         looked = look(self.place, note, self._also)
-        self._also = ()
         self._renewed = {**looked.renewed}
         if note and note.commit == tip and not looked and not note.missing and self._directories_stand():
             return
@@ -310,7 +331,7 @@ class Ledger:
     # -- the lock ---------------------------------------------------------------------------
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """One thread of one process at a time; nested use is one hold."""
         with self._mutex:
             if self._is_locked:
@@ -327,7 +348,8 @@ class Ledger:
         """Do beforehand what the first change would otherwise have to wait for."""
         import filelock  # noqa: F401
 
-        self.repo.warm_up(self.config().durable)
+        with self._mutex:
+            self.repo.warm_up(self.config().durable)
 
     def close(self) -> None:
         if self._repo:
@@ -335,7 +357,7 @@ class Ledger:
             self._repo = None
 
 
-def record(repo: Repo, ref: str, tree: Tree, parent: str | None, change: Change) -> tuple[str, Tree]:
+def record(repo: Repo, ref: str, tree: Tree, parent: str | None, change: Change, own_branch: bool) -> tuple[str, Tree]:
     """Objects, then the ref: the moment of truth. Before it nothing happened, after it everything did."""
     durable = change.config.durable
     tree = tree.with_edits(change.edits, durable)
@@ -343,7 +365,7 @@ def record(repo: Repo, ref: str, tree: Tree, parent: str | None, change: Change)
     message = change.story.message(os.urandom(8).hex())
     commit = repo.commit(tree.root or "", parent, author, committer, message, durable)
     repo.objects.rewrite_lost(durable)  # a prune beside us may take what no ref reaches yet
-    repo.move_ref(ref, commit, parent, durable)
+    repo.move_ref(ref, commit, parent, durable, may_be_stale=own_branch)
     repo.objects.rewrite_lost(durable)
     repo.objects.forget_fresh()
     return commit, tree

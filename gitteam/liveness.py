@@ -9,6 +9,7 @@ from types import TracebackType
 
 from gitteam.errors import Conflict
 from gitteam.layout import Layout
+from gitteam.records import Task
 
 
 class Life:
@@ -59,6 +60,11 @@ def current_run(place: Layout, name: str) -> str:
     finally:
         os.close(fd)
     return ""
+
+
+def holds(place: Layout, task: Task) -> bool:
+    """Whether the run that a claim is tied to is still alive. A claim tied to none is nobody's to take away."""
+    return not task.run or current_run(place, task.owner) == task.run
 
 
 def _signature(place: Layout, name: str) -> dict[str, object]:

@@ -11,6 +11,7 @@ from gitteam.errors import LockTimeout, NoTeam
 from gitteam.layout import Layout
 from gitteam.render import visible
 
+LOCK_TIMEOUT = 15.0
 # How often the next in line tries, and those behind it. A change takes a few milliseconds only.
 LOCK_POLL, DOOR_POLL = 0.001, 0.01
 

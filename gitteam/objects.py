@@ -144,12 +144,10 @@ class Objects:
                 os.chmod(folder, os.stat(self.directory).st_mode & 0o7777)  # as shared as the repository
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
 
-    def rewrite_lost(self, durable: bool) -> bool:
-        """Write again what a concurrent prune took away; whether it took anything."""
-        lost = [oid for oid in self._fresh if not self._loose(oid)]
-        for oid in lost:
+    def rewrite_lost(self, durable: bool) -> None:
+        """Write again what a concurrent prune took away."""
+        for oid in [oid for oid in self._fresh if not self._loose(oid)]:
             self._store(oid, *self._fresh[oid], durable)
-        return bool(lost)
 
     def _loose(self, oid: str) -> bool:
         return os.path.exists(os.path.join(self.directory, oid[:2], oid[2:]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -49,7 +48,7 @@ def look(place: Layout, note: Checkpoint | None, also: Iterable[str] = ()) -> Lo
     for path in also:
         if os.path.lexists(place.at(path)):
             found = os.lstat(place.at(path))
-            changed.append(Found(path, disk.look_of(found), stat.S_ISREG(found.st_mode)))
+            changed.append(Found(path, disk.look_of(found)))
     return Looked(changed, gone, renewed, list(disk.asides(place)))
 
 
@@ -83,8 +82,10 @@ class Reconciliation:
 
     def __post_init__(self) -> None:
         self.view = Overlay(self.tree)
+        # Numbers of files that are on no branch, readable or not, are taken.
         new = [f.path for f in self.looked.changed if f.path.startswith(layout.TASKS) and not self.tree.oid(f.path)]
-        strangers = {path: "" for path in new if layout.is_numbered(path)}
+        bad = [path for path, e in (self.note.entries if self.note else {}).items() if e.bad and not e.blob]
+        strangers = {path: "" for path in [*new, *bad] if layout.is_numbered(path)}
         self.tasks = TasksByHand(
             self.repo, self.place, self.tip, self.view, self.story, self.config, self.person, strangers
         )  # fmt: skip
@@ -165,6 +166,8 @@ class Reconciliation:
             self._changed(path, data, look, gone)
         except BadFile as e:
             self._set_bad(path, look, e)
+        except FileNotFoundError:
+            return  # an editor is quicker than we are: there will be another look
 
     def _set_bad(self, path: str, look: disk.Look, reason: BadFile) -> None:
         lasting = None if isinstance(reason, DependsOnOthers) else disk.settled(look)

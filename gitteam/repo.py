@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gitteam.errors import BadInput, NoTeam, Refused
@@ -55,6 +57,7 @@ class Repo:
         self.layout = layout
         self._git = Runner(layout)
         self._reader: Process | None = None
+        self._reading = threading.Lock()
         self._refs: dict[bool, Process] = {}
         self._person: Identity | None = None
         facts = self._facts()
@@ -90,9 +93,6 @@ class Repo:
             login = re.sub(r"[^\w .-]", "", os.environ.get("USER") or os.environ.get("LOGNAME") or "") or "user"
             self._person = Identity(found[1], found[2]) if found else Identity(login, "user@gitteam.invalid")
         return self._person
-
-    def setting(self, key: str) -> str:
-        return os.fsdecode(self._git.run("config", "--get", key, ok=(0, 1))[1]).strip("\n")
 
     # -- branches -------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Repo:
     def is_ancestor(self, old: str, new: str) -> bool:
         return self._git.run("merge-base", "--is-ancestor", old, new, ok=(0, 1, 128))[0] == 0
 
-    def move_ref(self, ref: str, new: str, old: str | None, durable: bool) -> None:
+    def move_ref(self, ref: str, new: str, old: str | None, durable: bool, may_be_stale: bool = True) -> None:
         """Point `ref` at `new` if it still is at `old`: the moment at which a change has happened."""
         zero = "0" * len(new)
         lock = os.path.join(self.layout.common, ref + ".lock")
@@ -155,17 +155,18 @@ class Repo:
                 break
             if self.tip(ref) != old:
                 raise RefMoved(ref)
-            # Another git is at work beside us, or one was killed and left REF.lock behind. We alone write this ref
-            # for good, so a lock that stands still is stale.
-            held = _inode(lock)
+            # Another git is at work beside us, or one was killed and left REF.lock behind. Nobody but us has business
+            # with a branch of our own, so a lock on that which stands still is stale.
+            held = _identity(lock)
             if patience.is_over(held):
-                if held is None or patience.ends >= MAX_STALE_LOCKS:
+                if held is None or not may_be_stale or patience.ends >= MAX_STALE_LOCKS:
                     raise GitFailed(f"git update-ref: {answer.splitlines()[0]}")
                 os.unlink(lock)
             self.objects.rewrite_lost(durable)
             time.sleep(0.01)
         if durable:
-            sync_directory(os.path.dirname(os.path.join(self.layout.common, ref)))
+            with suppress(FileNotFoundError, NotADirectoryError):  # packed meanwhile, or no files backend
+                sync_directory(os.path.dirname(os.path.join(self.layout.common, ref)))
 
     def warm_up(self, durable: bool) -> None:
         self.person()
@@ -181,20 +182,21 @@ class Repo:
         """None when git moved the ref, otherwise what it said. The process stays for the next change."""
         for attempt in (1, 2):
             process = self._ref_process(durable)
+            del self._refs[durable]  # kept only if it answers: an answer that nobody read would pass for the next one
             try:
                 process.write(f"start\n{command}\ncommit\n".encode())
                 if process.line() == b"start: ok" and process.line() == b"commit: ok":
+                    self._refs[durable] = process
                     return None
             except (BrokenPipeError, EOFError):
                 pass
-            del self._refs[durable]
             said = process.finish(b"")[1].decode(errors="replace").strip()
             if said or attempt == 2:
                 return said or "git update-ref died"
         return None
 
-    def delete_ref(self, ref: str) -> None:
-        self._git.run("update-ref", "-d", ref)
+    def delete_ref(self, ref: str, old: str) -> None:
+        self._git.run("update-ref", "-d", ref, old)
 
     # -- history --------------------------------------------------------------------
 
@@ -234,9 +236,7 @@ class Repo:
 
     def log(self, *args: str) -> Iterator[str]:
         """`git log` line by line, so that a long history is neither held nor waited for."""
-        process = self._git.start(
-            *_PLAIN_LOG, "log", "--no-color", "--no-ext-diff", "--no-textconv", "-O/dev/null", *args
-        )
+        process = self._git.start(*_PLAIN_LOG, "log", *_PLAIN_DIFF, *args)
         try:
             for line in process.lines():
                 yield os.fsdecode(line)
@@ -247,20 +247,20 @@ class Repo:
             process.kill()  # whoever asked may not have read to the end
 
     def _read_object(self, oid: str) -> bytes:
-        for _ in range(2):
-            if self._reader is None:
-                self._reader = self._git.start("cat-file", "--batch")
-            try:
-                self._reader.write(oid.encode() + b"\n")
-                head = self._reader.line().split()
-                if len(head) != 3:
+        with self._reading:
+            for _ in range(2):
+                reader, self._reader = self._reader or self._git.start("cat-file", "--batch"), None
+                try:
+                    reader.write(oid.encode() + b"\n")
+                    head = reader.line().split()
+                    data = reader.read(int(head[2]) + 1)[:-1] if len(head) == 3 else None
+                    self._reader = reader  # kept only if it has answered: see _update_ref
+                except (BrokenPipeError, EOFError):
+                    reader.kill()
+                    continue
+                if data is None:
                     break
-                data = self._reader.read(int(head[2]))
-                self._reader.read(1)
                 return data
-            except (BrokenPipeError, EOFError):
-                self._reader.kill()
-                self._reader = None
         raise MissingObject(oid)
 
     def merge_lines(self, ours: str, base: str, theirs: str) -> str:
@@ -304,11 +304,13 @@ class Repo:
         self._reader, self._refs = None, {}
 
 
-def _inode(path: str) -> int | None:
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells one file from the next at the same path; an inode number alone may be given again."""
     try:
-        return os.stat(path).st_ino
+        found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return found.st_ino, found.st_ctime_ns
 
 
 class _Patience:
@@ -316,10 +318,10 @@ class _Patience:
 
     def __init__(self) -> None:
         self.ends = 0
-        self._seen: int | None = None
+        self._seen: tuple[int, int] | None = None
         self._until = time.monotonic() + STALE_REF_LOCK_SECONDS
 
-    def is_over(self, seen: int | None) -> bool:
+    def is_over(self, seen: tuple[int, int] | None) -> bool:
         now = time.monotonic()
         if seen == self._seen and now > self._until:
             self.ends += 1

@@ -14,10 +14,9 @@ from gitteam.change import Actor, Change
 from gitteam.errors import BadFile, BadInput, Conflict, NoTeam, Refused
 from gitteam.layout import Layout
 from gitteam.ledger import Ledger, blobs, record
-from gitteam.lock import file_lock
-from gitteam.repo import Repo
+from gitteam.lock import LOCK_TIMEOUT, file_lock
+from gitteam.repo import RefMoved, Repo
 from gitteam.roster import Config, parse_config
-from gitteam.team import LOCK_TIMEOUT
 from gitteam.tree import Disk, Tree
 
 _EXCLUDE = b"# gitteam: the team's files, whose history is on a branch of its own\n/.team/\n/.tasks/\n"
@@ -76,6 +75,8 @@ def init(place: Layout, name: str | None, branch: str | None) -> Made:
     try:
         with file_lock(place, LOCK_TIMEOUT):
             created = not os.path.exists(place.branch) and _start(repo, place, name, branch)
+    except RefMoved:
+        raise Refused("the branch was moved by somebody else meanwhile: try again") from None
     except BaseException:
         if not was_there and not os.path.exists(place.branch):
             shutil.rmtree(place.state, ignore_errors=True)
@@ -109,7 +110,7 @@ def _start(repo: Repo, place: Layout, name: str | None, branch: str | None) -> b
             change.write(path, _ATTRIBUTES)
         change.story.tell("init", f"{change.actor.title} starts team {team}")
         with repo.index.set(blobs(repo, change.edits)) if tracked else contextlib.nullcontext():
-            record(repo, f"refs/heads/{branch}", tree, tip, change)
+            record(repo, f"refs/heads/{branch}", tree, tip, change, own_branch=not tracked)
         for path, data in change.edits.items() if tracked else ():
             disk.replace(place, path, data, "", durable=True)
     elif repo.tip(f"refs/heads/{branch}") is None:
@@ -185,26 +186,34 @@ def uninstall(place: Layout, history: bool) -> tuple[str, list[str]]:
     those whose text is in no history.
     """
     ledger = Ledger(place, LOCK_TIMEOUT)
-    if ledger.repo.tip(ledger.ref) is None and history:  # a removal that was interrupted
-        _forget(place)
-        return ledger.branch, []
     try:
-        alive = [name for name in ledger.config().members if liveness.current_run(place, name)]
-        if alive:
-            raise Conflict(f"{', '.join(alive)} is still running: stop it first")
-        if ledger.tracked and history:
-            raise BadInput(f"the history is part of branch {ledger.branch}: --history would take your commits along")
-        ledger.sync()
-        known = ledger.files()
-        if ledger.tracked:
-            ledger.remove_board(known)
-        left = _remove_files(place, known)
-        if history:
-            ledger.repo.delete_ref(ledger.ref)
+        with ledger.locked():
+            if ledger.repo.tip(ledger.ref) is None and history:  # a removal that was interrupted
+                _forget(place)
+                return ledger.branch, []
+            return ledger.branch, _uninstall(ledger, history)
     finally:
         ledger.close()
+
+
+def _uninstall(ledger: Ledger, history: bool) -> list[str]:
+    place = ledger.place
+    alive = [name for name in ledger.config().members if liveness.current_run(place, name)]
+    if alive:
+        raise Conflict(f"{', '.join(alive)} is still running: stop it first")
+    if ledger.tracked and history:
+        raise BadInput(f"the history is part of branch {ledger.branch}: --history would take your commits along")
+    ledger.sync()
+    if any(disk.asides(place)):
+        raise Conflict("somebody is still writing to one of the board's files: try again")
+    known = ledger.files()
+    if ledger.tracked:
+        ledger.remove_board(known)
+    left = _remove_files(place, known)
+    if history:
+        ledger.repo.delete_ref(ledger.ref, ledger.tip())
     _forget(place)
-    return ledger.branch, left
+    return left
 
 
 def _forget(place: Layout) -> None:

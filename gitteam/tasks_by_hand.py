@@ -132,6 +132,8 @@ class TasksByHand:
         path = self._path_for(task)
         new = self._as_new(task, path)
         if path != task.path:
+            if os.path.lexists(self.place.at(path)):
+                raise DependsOnOthers(f"{path} is in the way")
             disk.rename_new(self.place, task.path, path)
             if self.view.read(task.path) is not None:
                 self.view.remove(task.path)  # a person had committed it under its first name

@@ -15,6 +15,7 @@ commit is made. `by` is who acts: a member's name, or `user`, the person.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from gitteam.board import Board
 from gitteam.checkpoint import Checkpoint, CheckpointFile, differences
 from gitteam.errors import BadFile, BadInput, Conflict, LockTimeout, NotFound, NothingToDo, Refused
 from gitteam.layout import USER, read_ref
+from gitteam.lock import LOCK_TIMEOUT
 from gitteam.records import KINDS, Member, Message, Task
 from gitteam.roster import Config, read_config
 from gitteam.status import Status, gather
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOCK_TIMEOUT = 15.0
-
 
 class Team:
     """The team of the repository that `path` is in. Safe to share between threads."""
@@ -51,6 +51,7 @@ class Team:
         self.place = layout.find(os.fspath(path))
         self._lock_timeout = lock_timeout
         self._ledger: Ledger | None = None
+        self._mutex = threading.Lock()
         if not os.path.exists(self.place.branch):
             from gitteam import setup
 
@@ -70,11 +71,12 @@ class Team:
     @property
     def ledger(self) -> Ledger:
         """The only writer."""
-        if self._ledger is None:
-            from gitteam.ledger import Ledger
+        with self._mutex:
+            if self._ledger is None:
+                from gitteam.ledger import Ledger
 
-            self._ledger = Ledger(self.place, self._lock_timeout)
-        return self._ledger
+                self._ledger = Ledger(self.place, self._lock_timeout)
+            return self._ledger
 
     def close(self) -> None:
         """End the git processes that are kept for the next change."""
@@ -140,10 +142,7 @@ class Team:
         if changed or gone or None in renewed.values() or _has_asides(self.place.aside):
             return None
         files, board = self._as_noted()
-        return None if any(self._is_orphan(task) for task in board.held()) else (files, board)
-
-    def _is_orphan(self, task: Task) -> bool:
-        return bool(task.run) and liveness.current_run(self.place, task.owner) != task.run
+        return None if not all(liveness.holds(self.place, task) for task in board.held()) else (files, board)
 
     def board(self) -> Board:
         """All tasks together."""
@@ -304,13 +303,19 @@ class Team:
 
         self.ledger.sync()
         self._config(self._as_noted()[0]).member(name)
-        lock = filelock.FileLock(self.place.take_lock(name), poll_interval=0.005, fallback_to_soft=False)
-        with lock:
+        lock = filelock.FileLock(self.place.take_lock(name), fallback_to_soft=False, thread_local=False)
+        try:
+            lock.acquire(self._lock_timeout, 0.005)
+        except filelock.Timeout:
+            raise LockTimeout(f"somebody else is taking {name}'s messages: try again") from None
+        try:
             self.ledger.sync()
             messages = mail.read_inbox(self._as_noted()[0], name)
             yield messages
             if messages:
                 self.ledger.change(name, lambda c: mail.take(c, name, {m.id for m in messages}))
+        finally:
+            lock.release()
 
     # -- waiting ----------------------------------------------------------------------------
 

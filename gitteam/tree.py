@@ -188,8 +188,7 @@ class Standing(Disk):
         super().__init__(place.root)
         self._entries = note.entries
         self._read_blob = read_blob
-        self.troubles = {path: entry.bad for path, entry in note.entries.items() if entry.bad}
-        self.troubles.update(dict.fromkeys(note.missing, "the file is missing"))
+        self.troubles = note.troubles
 
     def read(self, path: str) -> bytes | None:
         data = super().read(path) if path not in self.troubles or is_inbox(path) else None

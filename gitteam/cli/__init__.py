@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -20,6 +21,14 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -74,9 +83,11 @@ def run(words: list[str]) -> int:
     except click.ClickException as e:
         what = e.format_message().rstrip(".")
         if isinstance(e, click.UsageError) and e.ctx:
-            what += f"{'' if what.endswith('?') else ';'} see `{e.ctx.command_path} --help`"
+            what += f"{' See' if what.endswith('?') else '; see'} `{e.ctx.command_path} --help`"
         return _fail(words, "usage", what, e.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
+        return 130  # click has ended the line already
+    except KeyboardInterrupt:
         click.echo(err=True)
         return 130
     except BrokenPipeError:

@@ -16,8 +16,9 @@ from click.shell_completion import CompletionItem
 
 from gitteam import layout
 from gitteam.errors import BadInput
+from gitteam.lock import LOCK_TIMEOUT
 from gitteam.render import visible
-from gitteam.team import LOCK_TIMEOUT, Team
+from gitteam.team import Team
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -144,11 +145,13 @@ TASK_ID = TaskId()
 
 
 def task_argument(name: str = "number", required: bool = True) -> Callable[[F], F]:
-    return click.argument(name, metavar="ID", type=TASK_ID, required=required, shell_complete=complete_task)
+    metavar = "ID" if required else "[ID]"
+    return click.argument(name, metavar=metavar, type=TASK_ID, required=required, shell_complete=complete_task)
 
 
 def name_argument(required: bool = True) -> Callable[[F], F]:
-    return click.argument("name", metavar="NAME", required=required, shell_complete=complete_name)
+    metavar = "NAME" if required else "[NAME]"
+    return click.argument("name", metavar=metavar, required=required, shell_complete=complete_name)
 
 
 def acting(function: F) -> F:

@@ -26,7 +26,7 @@ from gitteam.records import MESSAGE_TYPES, Message
 from gitteam.render import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Write to a member, the lead, the person, or all.")
 @name_argument()
 @click.argument("text")
 @click.option("--type", "kind", type=click.Choice(MESSAGE_TYPES), default="message", help="What kind of message.")
@@ -92,7 +92,7 @@ def _letters(messages: list[Message]) -> Iterator[str]:
         yield from (f"  {visible(line)}" for line in message.content.splitlines())
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Sleep until there is a message or a task.")
 @click.option("--as", "by", metavar="NAME", required=True, shell_complete=complete_name, help="Who waits.")
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Give up after so many seconds: exit 3.")
 @pass_shell

@@ -25,7 +25,7 @@ from gitteam.errors import NoTeam
 from gitteam.status import Status
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Who is there, what needs a person, what is unreadable.")
 @pass_shell
 def status(shell: Shell) -> None:
     """Who is on the team and alive, what needs a person, which files cannot be read.
@@ -120,7 +120,7 @@ def _line(entry: journal.Entry, now: float) -> str:
     return f"{dim(entry.commit[:8])}  {dim(when)}  {visible_line(entry.sentence)}"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Check everything; say what is wrong and what to type.")
 @click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything.")
 @pass_shell
 def doctor(shell: Shell, repair: bool) -> int:

@@ -48,13 +48,16 @@ def uninstall(shell: Shell, history: bool, yes: bool) -> None:
     gitteam uninstall
     """
     place = layout.find(shell.directory)
-    what = "the board, the inboxes" + (" and all of the history" if history else "; the history stays on its branch")
-    if not yes and not _confirmed(f"remove {what} in {visible_line(place.root)}?"):
-        raise GitteamError("nothing was removed")
+    what = "the board, the inboxes and all of the history" if history else "the board and the inboxes"
+    if not yes and (shell.as_json or not _confirmed(f"remove {what} from {visible_line(place.root)}?")):
+        raise GitteamError("nothing was removed: say --yes" if shell.as_json else "nothing was removed")
+    tracked = layout.read_branch(place)[1]
     branch, kept = setup.uninstall(place, history)
     for path in kept:
         hint(f"left, because it is in no history: {path}")
-    left = "" if history else f"; `gitteam init --branch {branch}` brings it back, `git branch -D {branch}` deletes it"
+    left = f"; the history stays on branch {branch}: `git branch -D {branch}` deletes it" if not history else ""
+    if tracked:
+        left = f" with a commit on {branch}; `git revert HEAD` brings it back"
     shell.print({"removed": True, "branch": None if history else branch, "left": kept}, f"removed{left}")
 
 

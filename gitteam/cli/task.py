@@ -218,7 +218,7 @@ _fence = click.option("--claim", type=int, metavar="N", help="Only if this still
 
 @task.command()
 @task_argument()
-@click.option("-m", "--message", default="", help="Why, for the task's notes.")
+@click.option("-m", "--message", default="", help="Why, for the task's notes; `-` reads standard input.")
 @click.option("--force", is_flag=True, help="Also somebody else's, or one that is finished. It is recorded.")
 @_fence
 @acting
@@ -247,7 +247,7 @@ def done(shell: Shell, number: int, message: str, claim: int | None, by: str) ->
     _tell(shell, shell.team.done(number, read_text(message), by=by, claim=claim))
 
 
-@task.command()
+@task.command(short_help="Write a line under a task's notes.")
 @task_argument()
 @click.argument("text")
 @acting
@@ -285,7 +285,7 @@ def block(shell: Shell, number: int, on: int, by: str) -> None:
 
 @task.command()
 @task_argument()
-@click.option("-m", "--message", default="", help="Why, for the task's notes.")
+@click.option("-m", "--message", default="", help="Why, for the task's notes; `-` reads standard input.")
 @acting
 @pass_shell
 def cancel(shell: Shell, number: int, message: str, by: str) -> None:
