@@ -45,7 +45,7 @@ What `--json` prints and what the exit codes mean is in [protocol.md](protocol.m
 
 def _contexts(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[click.Context]:
     """Every command with its full name, in the order `--help` lists them."""
-    context = click.Context(command, parent, info_name=name, terminal_width=100)
+    context = click.Context(command, parent, info_name=name, terminal_width=100, **command.context_settings)
     yield context
     if isinstance(command, click.Group):
         for child in command.list_commands(context):
