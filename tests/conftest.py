@@ -19,7 +19,9 @@ import pytest
 from gitteam import Team
 from gitteam.journal import Replay
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it, and so would its children
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a job in the background ignores it, and so would its children
 
 TIMEOUT = 60  # for anything a test waits for; never reached when all is well
 
