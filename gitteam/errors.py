@@ -59,6 +59,12 @@ class LockTimeout(GitteamError):
     exit_code = 5
 
 
+class ToolFailed(GitteamError):
+    """A tool could not do what it was asked; the model is told why."""
+
+    kind = "tool"
+
+
 class BadFile(Exception):
     """A file a person wrote cannot be read; it is reported and left alone."""
 

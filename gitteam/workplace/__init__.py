@@ -1,0 +1,172 @@
+"""Where and how a member's commands run and its files are read and written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import threading
+
+from gitteam.errors import ToolFailed
+from gitteam.layout import TASKS, TEAM
+from gitteam.workplace import files, reading
+from gitteam.workplace.editing import edited, encode
+from gitteam.workplace.files import Fingerprint, Place, telling
+from gitteam.workplace.output import Output
+from gitteam.workplace.processes import LIMIT, STOPPING, Outcome, run_command
+from gitteam.workplace.secrets import clean_environment
+
+__all__ = ["DEFAULT_SECONDS", "MAX_SECONDS", "Workplace"]
+
+DEFAULT_SECONDS, MAX_SECONDS = 120.0, 600.0
+MAX_COMMAND = 128_000  # bytes; the system takes hardly more in one argument
+
+
+class Workplace:
+    """One member's place in a work tree. It remembers which files this member has read, and how they were.
+
+    Every method returns a text for the model, or raises ToolFailed with a sentence for it.
+    `spill` is a directory for outputs too long to show; the member may read there as well.
+    """
+
+    def __init__(self, root: str, spill: str):
+        self.root = os.path.realpath(root)
+        self.spill = os.path.abspath(spill)
+        self._seen: dict[Place, Fingerprint] = {}
+
+    # -- commands
+
+    def environment(self) -> dict[str, str]:
+        """The variables a command gets."""
+        return {**clean_environment(os.environ), "PWD": self.root}
+
+    def run(self, command: str, timeout: float = DEFAULT_SECONDS, stop: threading.Event | None = None) -> str:
+        """Run a shell command; when this returns, none of its processes is left."""
+        if not timeout > 0:
+            raise ToolFailed("the timeout must be more than 0 seconds")
+        data = _command(command)
+        timeout, stop = min(timeout, MAX_SECONDS), stop or threading.Event()
+        if stop.is_set():
+            return f"[stopped: {STOPPING}]"
+        output = Output(self.spill)
+        try:
+            outcome = run_command(data, _shell(), self.root, self.environment(), output.take, timeout, stop)
+        finally:
+            text = output.close()
+        remarks = _remarks(outcome, timeout)
+        if text and remarks and not text.endswith("\n"):
+            text += "\n"
+        return text + "\n".join(remarks)
+
+    # -- files
+
+    def read(self, path: str, offset: int = 1, limit: int = 2000) -> str:
+        """The lines of a file, numbered, or the names in a directory."""
+        if offset < 1 or limit < 1:
+            raise ToolFailed("offset and limit count lines from 1")
+        place = files.resolve(self.root, path, also=self.spill)
+        self._seen.pop(_key(place), None)
+        with telling("read", path), place.opened() as fd:
+            if stat.S_ISDIR(os.fstat(fd).st_mode):
+                return reading.show_directory(fd, () if place.names else (".git", TEAM, TASKS))
+            seen = files.fingerprint(fd)  # first: what is written while it is shown counts as a change
+            os.lseek(fd, 0, os.SEEK_SET)
+            text = reading.show_file(fd, path, offset, limit)
+        self._seen[_key(place)] = seen
+        return text
+
+    def write(self, path: str, content: str) -> str:
+        """Make a file, or replace one that this member has read and nobody has changed since."""
+        data, place = encode(content), self._file(path)
+        with telling("write", path), place.parent(create=True) as directory, files.locked(directory, path):
+            mode = self._check_unchanged(place)
+            files.replace(directory, place.name, data, mode)
+            self._seen[_key(place)] = files.digest(data) if len(data) <= files.MAX_WHOLE else self._look(place)
+        count = len(content.splitlines())
+        return f"wrote {count:,} line{'s' * (count != 1)} to {path}"
+
+    def edit(self, path: str, old_text: str, new_text: str) -> str:
+        """Replace one passage of a file that this member has read and nobody has changed since."""
+        place = self._file(path)
+        with telling("edit", path), place.parent() as directory, files.locked(directory, path):
+            with place.opened() as fd:
+                self._check_is_file(place, fd)
+            mode = self._check_unchanged(place)
+            with place.opened() as fd:
+                data, shown = edited(files.read_whole(fd, path), path, old_text, new_text)
+            files.replace(directory, place.name, data, mode)
+            self._seen[_key(place)] = files.digest(data) if len(data) <= files.MAX_WHOLE else self._look(place)
+        return f"edited {path}:\n{shown}"
+
+    def _file(self, path: str) -> Place:
+        place = files.resolve(self.root, path)
+        if not place.names or path.endswith("/"):
+            raise ToolFailed(f"{path} is a directory")
+        return place
+
+    def _look(self, place: Place) -> Fingerprint:
+        with place.opened() as fd:
+            return files.fingerprint(fd)
+
+    def _check_is_file(self, place: Place, fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise ToolFailed(f"{place.asked} is a directory")
+
+    def _check_unchanged(self, place: Place) -> int | None:
+        """The mode of the file as it is, None if there is none; refused unless it is as this member knows it."""
+        seen = self._seen.get(_key(place))
+        try:
+            with place.opened() as fd:
+                self._check_is_file(place, fd)
+                now, mode = files.fingerprint(fd), os.fstat(fd).st_mode
+        except FileNotFoundError:
+            if seen:
+                raise ToolFailed(f"somebody removed {place.asked} since you read it: read it again") from None
+            return None
+        if seen is None:
+            raise ToolFailed(f"{place.asked} exists already, and you have not read it: read it first")
+        if seen != now:
+            raise ToolFailed(f"somebody changed {place.asked} since you read it: read it again")
+        if not mode & 0o222:
+            raise ToolFailed(f"{place.asked} is read-only")
+        return mode
+
+
+def _key(place: Place) -> Place:
+    """A file by where it is, however it was asked for."""
+    return Place(place.base, place.names, "")
+
+
+def _command(text: str) -> bytes:
+    data = encode(text)
+    if not data.strip():
+        raise ToolFailed("the command is empty")
+    if b"\0" in data:
+        raise ToolFailed("the command has a NUL character")
+    if len(data) > MAX_COMMAND:
+        raise ToolFailed(f"the command has {len(data):,} bytes, too many: write them to a file and run that")
+    return data
+
+
+def _shell() -> str:
+    shell = shutil.which("bash") or shutil.which("sh")
+    if not shell:
+        raise ToolFailed("there is no shell on this machine: neither bash nor sh is in PATH")
+    return shell
+
+
+def _remarks(outcome: Outcome, timeout: float) -> list[str]:
+    remarks = []
+    if outcome.stopped == LIMIT:
+        remarks.append(f"[stopped after {timeout:g} s: {LIMIT}]")
+    elif outcome.stopped:
+        remarks.append(f"[stopped: {outcome.stopped}]")
+    elif outcome.code is None:
+        remarks.append("[stopped: its processes were ended from outside]")
+    elif outcome.code:
+        remarks.append(f"[exit code {outcome.code if outcome.code > 0 else 128 - outcome.code}]")
+    if outcome.left and not outcome.stopped:
+        remarks.insert(0, f"[ended {outcome.left} process{'es' * (outcome.left != 1)} left running]")
+    if outcome.immortal:
+        remarks.insert(0, f"[{outcome.immortal} process{'es' * (outcome.immortal != 1)} could not be ended]")
+    return remarks
