@@ -64,7 +64,12 @@ def _bytes(value: Any) -> bytes:
 
 
 def _unmarked(found: Any) -> list[dict[str, Any]]:
-    return [{key: value for key, value in block.items() if key != "cache_control"} for block in found or ()]
+    return [_without_mark(block) for block in found or ()]
+
+
+def _without_mark(block: dict[str, Any]) -> dict[str, Any]:
+    bare = {key: value for key, value in block.items() if key != "cache_control"}
+    return {**bare, "content": _unmarked(blocks(bare.get("content")))} if bare.get("type") == "tool_result" else bare
 
 
 def cache_marks(body: dict[str, Any]) -> list[Any]:
