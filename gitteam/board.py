@@ -189,10 +189,11 @@ class Board:
         own = self.held_by(member.name)
         if own:
             return min(own, key=_urgency)
-        for task in sorted((t for t in self.tasks.values() if t.status == PENDING), key=_urgency):
-            if not self.refusal(task, member):
-                return task
-        return None
+        return next((task for task in self.claimable() if not self.refusal(task, member)), None)
+
+    def claimable(self) -> list[Task]:
+        """The tasks that wait for somebody, the most urgent first; whom each is for is not looked at."""
+        return sorted((task for task in self.tasks.values() if task.status == PENDING), key=_urgency)
 
 
 def _urgency(task: Task) -> tuple[int, int]:

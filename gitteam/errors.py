@@ -62,8 +62,6 @@ class LockTimeout(GitteamError):
 class ToolFailed(GitteamError):
     """A tool could not do what it was asked; the model is told why."""
 
-    kind = "tool"
-
 
 class BadFile(Exception):
     """A file a person wrote cannot be read; it is reported and left alone."""

@@ -14,6 +14,7 @@ from gitteam.errors import BadFile
 from gitteam.records import CANCELLED, COMPLETED, IN_PROGRESS, PENDING, Task, parse_task
 from gitteam.repo import Repo
 
+_MOST_AT_ONCE = 1000
 _TASK_PATH = re.compile(r"\.tasks/(?:done/[^/]+/)?[^/]+\.md\Z")
 
 
@@ -44,6 +45,23 @@ def selection(target: int | str | None, author: str) -> list[str]:
 
 def command(options: list[str], branch: str) -> str:
     return shlex.join(["git", "log", "--oneline", *options, branch, "--"])
+
+
+def since(repo: Repo, ref: str, seen: str) -> list[Entry]:
+    """What the diary has gained since a commit, oldest first. git is not asked: this is done at every event."""
+    found: list[Entry] = []
+    commit = repo.tip(ref) or ""
+    while commit and commit != seen and len(found) < _MOST_AT_ONCE:
+        head, _, message = repo.objects.read(commit).decode("utf-8", "replace").partition("\n\n")
+        fields = [line.partition(" ")[::2] for line in head.split("\n")]
+        trailers = dict(line.partition(": ")[::2] for line in message.rstrip("\n").rpartition("\n\n")[2].split("\n"))
+        author, when = re.fullmatch(r"(.*) <[^>]*> (\d+) \S+", dict(fields)["author"]).group(1, 2)  # type: ignore[union-attr]
+        task = trailers.get("Team-Task", "")
+        if "Team-Op" in trailers:
+            sentence, event = message.partition("\n")[0], trailers.get("Team-Event", "")
+            found.append(Entry(commit, int(when), author, sentence, event, int(task) if task.isdigit() else None))
+        commit = next((value for key, value in fields if key == "parent"), "")
+    return found[::-1]
 
 
 def _trailer(key: str) -> str:

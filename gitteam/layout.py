@@ -70,6 +70,15 @@ class Layout:
         return os.path.join(self.state, "errors.log")
 
     @property
+    def transcripts(self) -> str:
+        return os.path.join(self.state, "transcripts")
+
+    @property
+    def outputs(self) -> str:
+        """Where a command's output goes that is too long to show."""
+        return os.path.join(self.state, "outputs")
+
+    @property
     def exclude(self) -> str:
         return os.path.join(self.common, "info", "exclude")
 
@@ -231,6 +240,10 @@ def inbox_path(name: str) -> str:
 def bad_lines_path(name: str) -> str:
     """Where the lines of an inbox go that cannot be read."""
     return f"{INBOX}/{name}.bad"
+
+
+def request_path(request: str) -> str:
+    return f"{REQUESTS}/{request}.json"
 
 
 def is_inbox(path: str) -> bool:

@@ -55,8 +55,8 @@ def send(change: Change, to: str, content: str, kind: str = "message", **extra: 
         return broadcast(change, content)
     if to not in change.config.members and to not in (layout.USER, layout.LEAD):
         raise NotFound(f"nobody on the team is called {to!r}: {change.config.names()}")
-    message = _post(change, to, content, kind, extra)
-    change.story.tell("sent", f"{change.actor.title} writes to {to}: {_preview(content)}")
+    message = post(change, to, content, kind, extra)
+    change.story.tell("sent", f"{change.actor.title} writes to {to}: {preview(content)}")
     return [message]
 
 
@@ -65,14 +65,15 @@ def broadcast(change: Change, content: str) -> list[Message]:
         raise BadInput("an empty message says nothing")
     sender = change.actor.name
     names = roster.recipients(change.config, sender, lambda m: m.status == "shutdown")
-    messages = [_post(change, name, content, "broadcast", {}) for name in names]
+    messages = [post(change, name, content, "broadcast") for name in names]
     if messages:
-        change.story.tell("sent", f"{change.actor.title} writes to all: {_preview(content)}")
+        change.story.tell("sent", f"{change.actor.title} writes to all: {preview(content)}")
     return messages
 
 
-def _post(change: Change, to: str, content: str, kind: str, extra: dict[str, Any]) -> Message:
-    message = Message(os.urandom(8).hex(), kind, change.actor.name, to, content, round(change.now, 3), extra)
+def post(change: Change, to: str, content: str, kind: str, extra: dict[str, Any] | None = None) -> Message:
+    """Put a message into an inbox as a part of a move that tells about itself."""
+    message = Message(os.urandom(8).hex(), kind, change.actor.name, to, content, round(change.now, 3), extra or {})
     line = message.line()
     if len(line) > MAX_FILE:
         raise BadInput("a message has at most 1 MiB: write a file and send its path")
@@ -81,6 +82,6 @@ def _post(change: Change, to: str, content: str, kind: str, extra: dict[str, Any
     return message
 
 
-def _preview(content: str) -> str:
+def preview(content: str) -> str:
     first = " ".join(content.split())
     return first if len(first) <= _PREVIEW else first[: _PREVIEW - 1] + "…"

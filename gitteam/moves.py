@@ -186,18 +186,33 @@ def cancel(change: Change, number: int, reason: str = "") -> Task:
 
 
 def reap(change: Change, is_alive: Callable[[Task], bool]) -> None:
-    """Put back what dead members held. A task that has cost too many lives is failed, for a person to decide."""
+    """Put back what dead members held."""
     for task in change.board.held():
-        if not task.run or is_alive(task):
-            continue
-        attempts, owner = task.attempts + 1, task.owner
-        failed = attempts >= MAX_ATTEMPTS
-        task = task.with_values(status=FAILED if failed else PENDING, owner="", run=None, attempts=attempts)
-        change.put(
-            task.with_note(change.stamp, layout.SYSTEM, f"{owner} died while working on it (attempt {attempts})")
-        )
-        sentence = f"gives up #{task.id}" if failed else f"takes #{task.id} back"
-        change.story.tell("failed" if failed else "released", f"gitteam {sentence}, {owner} died: {task.subject}", task)
+        if task.run and not is_alive(task):
+            failed = _count_attempt(change, task, f"{task.owner} died while working on it")
+            sentence = f"gives up #{task.id}" if failed else f"takes #{task.id} back"
+            event = "failed" if failed else "released"
+            change.story.tell(event, f"gitteam {sentence}, {task.owner} died: {task.subject}", task)
+
+
+def give_up(change: Change, number: int, reason: str, claim: int) -> Task:
+    """Hand a task back that could not be done: unlike a release this is an attempt."""
+    task = change.board.get(number)
+    _check_holder(change, task, claim, False, "hand back")
+    failed = _count_attempt(change, task, reason)
+    sentence = f"gives up #{number} for good" if failed else f"hands #{number} back"
+    event = "failed" if failed else "released"
+    change.story.tell(event, f"{change.actor.title} {sentence}, {reason.splitlines()[0]}: {task.subject}", task)
+    return change.board.get(number)
+
+
+def _count_attempt(change: Change, task: Task, reason: str) -> bool:
+    """Back to pending with one attempt more; a task that has cost too many is failed, for a person to decide."""
+    attempts = task.attempts + 1
+    failed = attempts >= MAX_ATTEMPTS
+    task = task.with_values(status=FAILED if failed else PENDING, owner="", run=None, attempts=attempts)
+    change.put(task.with_note(change.stamp, change.actor.name, f"{reason} (attempt {attempts})"))
+    return failed
 
 
 def sweep(change: Change) -> None:

@@ -281,12 +281,16 @@ class Member:
     status: str = "idle"
     reason: str = ""
     since: float = 0
+    prompt: str = ""  # an agent's own instructions
+    model: str = ""  # "": the team's
+    plan: bool = False  # whether it has to ask before it changes anything
     extra: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
+        chosen = {"prompt": self.prompt, "model": self.model, "plan": self.plan}
         return {
-            "role": self.role, "kind": self.kind, "status": self.status,
-            "reason": self.reason, "since": self.since, **self.extra,
+            "role": self.role, "kind": self.kind, "status": self.status, "reason": self.reason, "since": self.since,
+            **{key: value for key, value in chosen.items() if value}, **self.extra,
         }  # fmt: skip
 
 
@@ -296,13 +300,13 @@ def parse_member(name: str, values: Any) -> Member:
     if not isinstance(values, dict):
         raise BadFile(f"member {name} is not an object")
     values = dict(values)
-    known = {key: values.pop(key, "") for key in ("role", "kind", "status", "reason")}
-    since = values.pop("since", 0)
-    if not all(isinstance(v, str) for v in known.values()) or not isinstance(since, int | float):
+    known = {key: values.pop(key, "") for key in ("role", "kind", "status", "reason", "prompt", "model")}
+    since, plan = values.pop("since", 0), values.pop("plan", False)
+    texts = all(isinstance(v, str) for v in known.values())
+    if not texts or not isinstance(since, int | float) or not isinstance(plan, bool):
         raise BadFile(f"member {name} has a value of the wrong type")
-    member = Member(
-        name, known["role"], known["kind"] or "agent", known["status"] or "idle", known["reason"], since, values
-    )
+    known |= {"kind": known["kind"] or "agent", "status": known["status"] or "idle"}
+    member = Member(name, **known, since=since, plan=plan, extra=values)
     if member.role and not layout.is_name(member.role):
         raise BadFile(f"member {name}: {member.role!r} is no role")
     if member.kind not in KINDS or member.status not in MEMBER_STATUSES:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from gitteam import layout
-from gitteam.errors import BadFile, BadInput, NotFound
-from gitteam.records import Member, parse_member
+from gitteam.errors import BadFile, BadInput, Conflict, NotFound
+from gitteam.records import KINDS, Member, parse_member
 from gitteam.tree import Files
+
+if TYPE_CHECKING:
+    from gitteam.change import Change
 
 DURABILITY = ("full", "fast")
 
@@ -76,11 +79,53 @@ def read_config(files: Files) -> Config:
     return parse_config(files.read(layout.CONFIG) or b"{}")
 
 
-def checked_new_name(config: Config, name: str) -> str:
-    layout.check_name(name, "name for a member")
-    if name in layout.RESERVED:
-        raise BadInput(f"{name!r} is reserved: choose another name")
-    return name
+def add(change: Change, member: Member) -> Member:
+    layout.check_name(member.name, "name for a member")
+    if member.name in layout.RESERVED:
+        raise BadInput(f"{member.name!r} is reserved: choose another name")
+    if member.role:
+        layout.check_name(member.role, "role")
+    if member.kind not in KINDS:
+        raise BadInput(f"{member.kind!r} is no kind of member: {', '.join(KINDS)}")
+    if known := change.config.members.get(member.name):
+        raise Conflict(f"{member.name} is on the team already, as {known.role or 'a member'}")
+    member = put(change, member)
+    role = f", {member.role}" if member.role else ""
+    change.story.tell("member", f"{change.actor.title} adds {member.name} to the team{role}")
+    return member
+
+
+def remove(change: Change, name: str, is_alive: Callable[[str], bool]) -> Member:
+    """Take somebody off the team; what they hold goes back to the board, their unread mail with them."""
+    member = change.config.members.get(name)
+    if member is None:
+        raise NotFound(f"nobody on the team is called {name!r}: {change.config.names()}")
+    if is_alive(name):
+        raise Conflict(f"{name} is running: stop it first with `gitteam stop {name}`")
+    for task in change.board.held_by(name):
+        change.story.trailers["Team-Override"] = name
+        change.put(task.with_values(status="pending", owner="", run=None))
+    for path in (layout.inbox_path(name), layout.bad_lines_path(name)):
+        if change.read(path) is not None:
+            change.remove(path)
+    members = {n: m for n, m in change.config.members.items() if n != name}
+    change.put_config(replace(change.config, members=members))
+    change.story.tell("member", f"{change.actor.title} takes {name} off the team")
+    return member
+
+
+def put(change: Change, member: Member) -> Member:
+    """Write a member as it is from now on."""
+    member = replace(member, since=round(change.now, 3))
+    change.put_config(replace(change.config, members={**change.config.members, member.name: member}))
+    return member
+
+
+def set_status(change: Change, name: str, status: str, reason: str = "") -> None:
+    """What a member does now. Nothing is told: that is for the move it is a part of."""
+    member = change.config.members.get(name)
+    if member and (member.status, member.reason) != (status, reason):
+        put(change, replace(member, status=status, reason=reason))
 
 
 def recipients(config: Config, sender: str, is_shut_down: Callable[[Member], bool]) -> list[str]:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gitteam import layout, liveness, mail
+from gitteam import layout, liveness, mail, requests
 from gitteam.board import Board
 from gitteam.layout import Layout
 from gitteam.records import CANCELLED, COMPLETED, FAILED, IN_PROGRESS, PENDING, Member, Task
@@ -62,6 +62,7 @@ def gather(place: Layout, branch: str, config: Config, board: Board, files: File
     tasks = board.all()
     members = tuple(_present(place, member, board, files) for _, member in sorted(config.members.items()))
     unreadable = {**board.troubles, **_bad_lines(files), **_rescued(files), **_strangers(config, files)}
+    unreadable |= requests.unreadable(files)
     return Status(config.name, branch, members, _counts(tasks), tuple(_needs(place, tasks, files)), unreadable)
 
 
@@ -88,6 +89,9 @@ def _needs(place: Layout, tasks: list[Task], files: Files) -> list[str]:
     for name in (layout.USER, layout.LEAD):
         if unread := len(mail.read_inbox(files, name)):
             needs.append(f"{unread} unread message{'' if unread == 1 else 's'} for {name}: gitteam inbox {name}")
+    for request in requests.read_requests(files):
+        if request.kind == requests.PLAN and request.status == requests.OPEN:
+            needs.append(f"{request.sender} waits for an answer to its plan: gitteam approve {request.id}")
     for task in tasks:
         if task.status == FAILED:
             needs.append(f"#{task.id} {task.reason}: gitteam task release {task.id} --force, or cancel it")

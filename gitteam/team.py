@@ -19,16 +19,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from gitteam import layout, liveness, mail, moves, roster
+from gitteam import layout, liveness, mail, moves, requests, roster
 from gitteam.board import Board
 from gitteam.checkpoint import Checkpoint, CheckpointFile, differences
-from gitteam.errors import BadFile, BadInput, Conflict, LockTimeout, NotFound, NothingToDo, Refused
+from gitteam.errors import BadFile, BadInput, LockTimeout, NothingToDo, Refused
 from gitteam.layout import USER, read_ref
 from gitteam.lock import LOCK_TIMEOUT
-from gitteam.records import KINDS, Member, Message, Task
+from gitteam.records import Member, Message, Task
+from gitteam.requests import Request
 from gitteam.roster import Config, read_config
 from gitteam.status import Status, gather
 from gitteam.tree import Standing
@@ -89,7 +89,9 @@ class Team:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _change(self, by: str, operation: Callable[[Change], T]) -> T:
+    def change(self, by: str, operation: Callable[[Change], T]) -> T:
+        """Make one commit of what the operation does. It may run more than once: see gitteam.ledger."""
+
         def checked(change: Change) -> T:
             change.config.member(by)
             try:
@@ -104,9 +106,9 @@ class Team:
     # -- reading: from the files, after hand edits are taken in -----------------------------
 
     def _files(self) -> Standing:
-        return self._look()[0]
+        return self.look()[0]
 
-    def _look(self) -> tuple[Standing, Board]:
+    def look(self) -> tuple[Standing, Board]:
         """The files as they stand and the board in them. git is asked only if something differs from the note."""
         self.warnings = []
         if found := self._current():
@@ -146,7 +148,7 @@ class Team:
 
     def board(self) -> Board:
         """All tasks together."""
-        return self._look()[1]
+        return self.look()[1]
 
     def config(self) -> Config:
         """The team's name, settings and roster."""
@@ -183,7 +185,7 @@ class Team:
 
     def status(self) -> Status:
         """Who is there, what needs a person, what cannot be read."""
-        files, board = self._look()
+        files, board = self.look()
         return gather(self.place, self.branch, self._config(files), board, files)
 
     def log(self, target: int | str | None = None, limit: int = 50) -> Iterator[Entry]:
@@ -214,85 +216,75 @@ class Team:
         by: str = USER,
     ) -> Task:  # fmt: skip
         """Put a task on the board."""
-        return self._change(by, lambda c: moves.add(c, subject, description, tuple(blocked_by), role, priority))
+        return self.change(by, lambda c: moves.add(c, subject, description, tuple(blocked_by), role, priority))
 
     def claim(self, number: int | None = None, *, by: str = USER, run: str = "") -> Task:
         """Take this task, or the next one there is. A claim with a `run` ends with that run: see gitteam.liveness."""
-        return self._change(by, lambda c: moves.claim(c, number, run))
+        return self.change(by, lambda c: moves.claim(c, number, run))
 
     def release(
         self, number: int, reason: str = "", *, by: str = USER, claim: int | None = None, force: bool = False
     ) -> Task:
         """Hand a task back. `claim` refuses if that is no longer the current claim; `force` takes it from anybody."""
-        return self._change(by, lambda c: moves.release(c, number, reason, claim, force))
+        return self.change(by, lambda c: moves.release(c, number, reason, claim, force))
 
     def done(self, number: int, result: str = "", *, by: str = USER, claim: int | None = None) -> Task:
         """Complete a task, with a result for its notes."""
-        return self._change(by, lambda c: moves.complete(c, number, result, claim))
+        return self.change(by, lambda c: moves.complete(c, number, result, claim))
 
     def note(self, number: int, text: str, *, by: str = USER) -> Task:
         """Write a line under a task's notes."""
-        return self._change(by, lambda c: moves.note(c, number, text))
+        return self.change(by, lambda c: moves.note(c, number, text))
 
     def block(self, number: int, on: int, *, by: str = USER) -> Task:
         """Make a task wait for another one."""
-        return self._change(by, lambda c: moves.block(c, number, on))
+        return self.change(by, lambda c: moves.block(c, number, on))
 
     def cancel(self, number: int, reason: str = "", *, by: str = USER) -> Task:
         """Take a task off the board; it stays in the history."""
-        return self._change(by, lambda c: moves.cancel(c, number, reason))
+        return self.change(by, lambda c: moves.cancel(c, number, reason))
 
     # -- members ----------------------------------------------------------------------------
 
-    def add_member(self, name: str, role: str = "", kind: str = "agent", *, by: str = USER) -> Member:
+    def add_member(
+        self, name: str, role: str = "", kind: str = "agent", *, prompt: str = "", model: str = "", plan: bool = False,
+        by: str = USER,
+    ) -> Member:  # fmt: skip
         """Put somebody on the team: an agent, a person, or something external that uses the commands."""
-
-        def add(change: Change) -> Member:
-            roster.checked_new_name(change.config, name)
-            if role:
-                layout.check_name(role, "role")
-            if kind not in KINDS:
-                raise BadInput(f"{kind!r} is no kind of member: {', '.join(KINDS)}")
-            if name in change.config.members:
-                raise Conflict(f"{name} is on the team already, as {change.config.members[name].role or 'a member'}")
-            member = Member(name, role, kind, since=round(change.now, 3))
-            change.put_config(replace(change.config, members={**change.config.members, name: member}))
-            change.story.tell("member", f"{change.actor.title} adds {name} to the team{f', {role}' if role else ''}")
-            return member
-
-        return self._change(by, add)
+        member = Member(name, role, kind, prompt=prompt, model=model, plan=plan)
+        return self.change(by, lambda c: roster.add(c, member))
 
     def remove_member(self, name: str, *, by: str = USER) -> Member:
         """Take somebody off the team; what they hold goes back to the board, their unread mail with them."""
+        return self.change(by, lambda c: roster.remove(c, name, self.is_alive))
 
-        def remove(change: Change) -> Member:
-            member = change.config.members.get(name)
-            if member is None:
-                raise NotFound(f"nobody on the team is called {name!r}: {change.config.names()}")
-            if liveness.current_run(self.place, name):
-                raise Conflict(f"{name} is running: stop it first")
-            for task in change.board.held_by(name):
-                change.story.trailers["Team-Override"] = name
-                change.put(task.with_values(status="pending", owner="", run=None))
-            for path in (layout.inbox_path(name), layout.bad_lines_path(name)):
-                if change.read(path) is not None:
-                    change.remove(path)
-            members = {n: m for n, m in change.config.members.items() if n != name}
-            change.put_config(replace(change.config, members=members))
-            change.story.tell("member", f"{change.actor.title} takes {name} off the team")
-            return member
+    def is_alive(self, name: str) -> bool:
+        """Whether a member of this name is running, here or in another process."""
+        return bool(liveness.current_run(self.place, name))
 
-        return self._change(by, remove)
+    # -- requests ---------------------------------------------------------------------------
+
+    def requests(self) -> list[Request]:
+        """What waits for an answer, and the plans that were approved for work under way."""
+        return requests.read_requests(self._files())
+
+    def ask_shutdown(self, name: str, reason: str = "", *, by: str = USER) -> Request:
+        """Ask a running member to end; it answers at its next model call."""
+        return self.change(by, lambda c: requests.ask_shutdown(c, name, reason))
+
+    def decide_plan(self, request: str, approve: bool, feedback: str = "", *, by: str = USER) -> Request:
+        """Approve or reject a member's plan: by the request's id, the beginning of it, or the member's name."""
+        return self.change(by, lambda c: requests.decide_plan(c, request, approve, feedback))
 
     # -- messages ---------------------------------------------------------------------------
 
     def send(self, to: str, content: str, *, kind: str = "message", by: str = USER) -> list[Message]:
         """Write to somebody, or to `all`; returns what was put into inboxes."""
-        return self._change(by, lambda c: mail.send(c, to, content, kind))
+        return self.change(by, lambda c: mail.send(c, to, content, kind))
 
     def broadcast(self, content: str, *, by: str = USER) -> list[Message]:
         """Write to everybody but the sender and those shut down."""
-        return self._change(by, lambda c: mail.broadcast(c, content))
+        return self.change(by, lambda c: mail.broadcast(c, content))
 
     @contextmanager
     def take(self, name: str) -> Iterator[list[Message]]:
@@ -339,18 +331,23 @@ class Team:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise NothingToDo(f"nothing came for {name} in {timeout:g} s")
-                watch.wait(min(left, self._patience()))
+                watch.wait(min(left, self.patience()))
 
     def _something_for(self, name: str, watch: Watch) -> tuple[list[Message], Task | None]:
-        swept = watch.swept_files()
-        if swept and not self._sync(swept):
-            watch.remember(swept)
-        files, board = self._look()
+        self.take_in_swept(watch)
+        files, board = self.look()
         member = self._config(files).member(name)
         task = None if board.held_by(name) else board.next_for(member)
         return mail.read_inbox(files, name), board.judged(task) if task else None
 
-    def _patience(self) -> float:
+    def take_in_swept(self, watch: Watch) -> list[str]:
+        """Take in what was saved in done/, which is looked at only when told to; returns what was in the way."""
+        swept, self.warnings = watch.swept_files(), []
+        if swept and not self._sync(swept):
+            watch.remember(swept)
+        return self.warnings
+
+    def patience(self) -> float:
         """A file that is gone has to be looked for again soon: see reconcile.GONE_SECONDS."""
         note = self._note.read()
         return 0.5 if note and note.missing else float("inf")

@@ -48,7 +48,7 @@ class Watch:
         observer = None
         try:
             observer = Observer()
-            watched = [place.at(path) for path in (layout.TASKS, layout.TEAM, layout.INBOX)]
+            watched = [place.at(path) for path in (layout.TASKS, layout.TEAM, layout.INBOX, layout.REQUESTS)]
             for path in [*watched, place.aside, place.live]:
                 os.makedirs(path, exist_ok=True)
                 observer.schedule(Handler(), path, recursive=path == watched[0])  # done/ is below the tasks
@@ -73,6 +73,10 @@ class Watch:
             self.trouble = f"no file events (the observer died): looking every {FAST_POLL:g} s instead"
         self._changed.wait(min(timeout, SLOW_POLL if self._observer is not None else FAST_POLL))
         self._changed.clear()
+
+    def ring(self) -> None:
+        """Let `wait` return: there is a reason to look that is no file."""
+        self._changed.set()
 
     def swept_files(self) -> list[str]:
         """The files in done/ that changed since the last call; they are looked at only when somebody says so."""

@@ -217,7 +217,7 @@ def test_events_listed_are_those_there_are() -> None:
     listed = re.search(r"^Events: (.*?)\.\n", PROTOCOL.read_text(), re.DOTALL | re.MULTILINE)
     assert listed
     events = set(re.findall(r"`(\w+)`", listed[1]))
-    source = "".join(path.read_text() for path in (ROOT / "gitteam").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "gitteam").rglob("*.py"))
     assert events >= set(re.findall(r'\.tell\(\s*"(\w+)"', source))
     assert [event for event in events if f'"{event}"' not in source] == []
 

@@ -298,9 +298,9 @@ def test_the_line_of_a_message_begins_as_the_protocol_shows_it() -> None:
 
 
 def test_a_member_reads_back_with_what_it_does_not_know() -> None:
-    values = {"role": "backend", "kind": "person", "status": "working", "reason": "", "since": 5.5, "model": "x"}
+    values = {"role": "backend", "kind": "person", "status": "working", "reason": "", "since": 5.5, "shoe": "x"}
     found = parse_member("alice", values)
-    assert found == Member("alice", "backend", "person", "working", "", 5.5, {"model": "x"})
+    assert found == Member("alice", "backend", "person", "working", "", 5.5, extra={"shoe": "x"})
     assert found.to_json() == values
 
 

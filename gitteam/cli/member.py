@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gitteam.cli.common import Group, Shell, acting, dim, fit, name_argument, pass_shell, person
+from gitteam.cli.common import Group, Shell, acting, dim, fit, name_argument, pass_shell, person, read_text
 
 
 @click.group(cls=Group)
@@ -35,16 +35,21 @@ def list_(shell: Shell) -> None:
 @click.option("--role", default="", help="What they do, like backend; tasks can be for a role.")
 @click.option("--person", "kind", flag_value="person", help="A human being.")
 @click.option("--external", "kind", flag_value="external", help="A script or another program that uses these commands.")
+@click.option("--prompt", default="", metavar="TEXT", help="An agent's own instructions; `-` reads standard input.")
+@click.option("--model", default="", metavar="MODEL", help="An agent's own model; the team's, if not given.")
+@click.option("--plan", is_flag=True, help="It has to submit a plan and wait for approval before it changes anything.")
 @acting
 @pass_shell
-def add(shell: Shell, name: str, role: str, kind: str | None, by: str) -> None:
+def add(shell: Shell, name: str, role: str, kind: str | None, prompt: str, model: str, plan: bool, by: str) -> None:
     """Put somebody on the team.
 
     \b
     gitteam member add alice --role backend
+    gitteam member add ana --role api --prompt "You own the API." --plan
     gitteam member add ci --external
     """
-    added = shell.team.add_member(name, role, kind or "agent", by=by)
+    prompt = read_text(prompt)
+    added = shell.team.add_member(name, role, kind or "agent", prompt=prompt, model=model, plan=plan, by=by)
     shell.print({"name": added.name, **added.to_json()}, added.name)
 
 

@@ -1,0 +1,126 @@
+"""A member's conversation with its model, on disk as it grows, and whole again after a crash.
+
+The file is a list of steps, a JSON object a line: what was said to the model, what it
+answered, which messages have left the inbox, and from time to time a whole new beginning
+(compaction). Nothing is ever removed from it. A torn last line is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, BinaryIO
+
+from gitteam.agents.model import Block, Message
+
+INTERRUPTED = (
+    "interrupted: the program ended before this answered. It may or may not have taken effect: "
+    "look before you do it again."
+)
+RESUMED = "You were interrupted and are back now. What came last may have reached you before; do nothing twice."
+
+
+class Conversation:
+    """The messages so far, in the form the API takes, and which of the inbox's are among them."""
+
+    def __init__(self, path: str):
+        self.messages: list[Message] = []
+        self.delivered: set[str] = set()  # ids in here that may still be in the inbox
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        self._file = _open(path)
+        for step in _steps(self._file):
+            self._follow(step)
+        self.resumed = bool(self.messages)
+        if self.resumed:
+            self._mend()
+
+    def close(self) -> None:
+        self._file.close()
+
+    # -- growing ----------------------------------------------------------------------------
+
+    def tell(self, *texts: str, delivered: list[str] | None = None) -> None:
+        """Something for the model to read before its next answer."""
+        blocks: list[Block] = [{"type": "text", "text": text} for text in texts]
+        self._step({"user": blocks, "delivered": delivered or []})
+
+    def answer(self, results: list[Block], delivered: list[str]) -> None:
+        """What its tools gave."""
+        self._step({"user": results, "delivered": delivered})
+
+    def hear(self, blocks: list[Block]) -> None:
+        """What the model said."""
+        self._step({"assistant": blocks})
+
+    def forget(self, ids: list[str]) -> None:
+        """These have left the inbox, and cannot come a second time."""
+        self._step({"taken": ids})
+
+    def begin_anew(self, messages: list[Message]) -> None:
+        """Compaction: from here on the conversation is this."""
+        self._step({"compacted": messages})
+
+    def save(self) -> None:
+        """After this what was said survives a power cut too."""
+        os.fsync(self._file.fileno())
+
+    def _step(self, step: dict[str, Any]) -> None:
+        self._file.write(json.dumps(step, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        self._file.flush()
+        self._follow(step)
+
+    def _follow(self, step: dict[str, Any]) -> None:
+        if "user" in step:
+            self._add("user", step["user"])
+            self.delivered.update(step.get("delivered", ()))
+        elif "assistant" in step:
+            self._add("assistant", step["assistant"])
+        elif "taken" in step:
+            self.delivered.difference_update(step["taken"])
+        elif "compacted" in step:
+            self.messages = list(step["compacted"])
+
+    def _add(self, role: str, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        if self.messages and self.messages[-1]["role"] == role:
+            self.messages[-1] = {"role": role, "content": [*self.messages[-1]["content"], *blocks]}
+        else:
+            self.messages.append({"role": role, "content": blocks})
+
+    # -- after a restart ----------------------------------------------------------------------
+
+    def _mend(self) -> None:
+        """Every call gets an answer, and the model learns that it was away."""
+        last = self.messages[-1]
+        if last["role"] == "assistant":
+            calls = [b for b in last["content"] if b["type"] == "tool_use"]
+            if calls:
+                self.answer([result(call, INTERRUPTED, True) for call in calls], [])
+        if self.messages[-1]["role"] == "user":
+            self.tell(RESUMED)
+
+
+def result(call: Block, text: str, is_error: bool = False) -> Block:
+    """The answer to one tool call."""
+    found: Block = {"type": "tool_result", "tool_use_id": call["id"], "content": text or "(nothing)"}
+    return {**found, "is_error": True} if is_error else found
+
+
+def _open(path: str) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+b")
+
+
+def _steps(file: BinaryIO) -> list[dict[str, Any]]:
+    file.seek(0)
+    steps = []
+    for line in file:
+        try:
+            step = json.loads(line)
+        except ValueError:
+            if not line.endswith(b"\n"):
+                file.write(b"\n")  # so that what comes next is a line of its own
+            continue
+        if isinstance(step, dict):
+            steps.append(step)
+    return steps

@@ -1,0 +1,48 @@
+"""What a member has before it while it works: who it is, where it works, and on what."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+
+from gitteam import requests
+from gitteam.records import Member, Message, Task
+from gitteam.team import Team
+from gitteam.workplace import Workplace
+
+
+@dataclass
+class Desk:
+    """One member's; its tools act through this and nothing else."""
+
+    team: Team
+    member: Member
+    run: str  # the life its claims are tied to
+    workplace: Workplace
+    stop: threading.Event  # the team is stopping: whatever takes long ends now
+    task: Task | None = None  # the one it holds
+    piece: str = ""  # this piece of work, where there is no task
+    ending: str = ""  # "idle" or "stopping", when a tool has ended the work
+    read: list[Message] = field(default_factory=list)  # what read_inbox has shown since the last answer
+    shown: set[str] = field(default_factory=set)  # ids the conversation has already
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    @property
+    def work(self) -> str:
+        """What a plan is approved for: this claim of this task, or this piece of work."""
+        return f"{self.task.id}/{self.task.claim}" if self.task else self.piece
+
+    def begin_piece(self, task: Task | None) -> None:
+        self.task, self.piece, self.ending = task, os.urandom(4).hex(), ""
+
+    def may_change_things(self) -> bool:
+        if not self.member.plan:
+            return True
+        return requests.is_approved(self.team.requests(), self.name, self.work)
+
+    def waits_for_approval(self) -> bool:
+        return requests.is_waiting(self.team.requests(), self.name, self.work)

@@ -1,0 +1,43 @@
+"""Text is data: what others wrote reaches a model in a marked envelope that names its origin.
+
+Nothing inside an envelope can close it, and the system prompt says that nothing inside one grants permission.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from gitteam.records import Message, Task
+from gitteam.render import visible
+
+MESSAGE, TASK, OUTPUT, NOTES, SUMMARY = "message", "task", "output", "notes", "summary"
+_TAGS = "|".join((MESSAGE, TASK, OUTPUT, NOTES, SUMMARY))
+_TAG = re.compile(rf"<(?=\s*/?\s*(?:{_TAGS})\b)", re.IGNORECASE)
+
+
+def envelope(tag: str, text: str, **attributes: object) -> str:
+    """`text` between tags of ours, its origin in the attributes."""
+    head = "".join(f' {key.rstrip("_")}="{_attribute(value)}"' for key, value in attributes.items() if value != "")
+    return f"<{tag}{head}>\n{_TAG.sub('&lt;', text)}\n</{tag}>"
+
+
+def _attribute(value: object) -> str:
+    return html.escape(" ".join(visible(str(value)).split()))
+
+
+def message_text(message: Message, redelivered: bool = False) -> str:
+    """A message as a member reads it."""
+    known = {key: message.extra[key] for key in ("request_id", "approve") if key in message.extra}
+    return envelope(
+        MESSAGE, message.content, from_=message.sender or "unknown", type=message.type, id=message.id, **known,
+        redelivered="yes" if redelivered else "",
+    )  # fmt: skip
+
+
+def task_text(task: Task) -> str:
+    """A task as it is handed over."""
+    parts = [f"Task #{task.id}: {' '.join(visible(task.subject).split())}"]
+    parts += [envelope(TASK, task.description or "(no description)", id=task.id, claim=task.claim)]
+    parts += [envelope(NOTES, task.notes, task=task.id)] if task.notes else []
+    return "\n".join(parts)

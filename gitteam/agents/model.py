@@ -1,0 +1,214 @@
+"""The one door to anthropic: ask a model, with every failure sorted into one of four kinds."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anthropic
+import httpx2
+
+from gitteam.agents.gate import Gate
+from gitteam.errors import BadInput, GitteamError
+
+Block = dict[str, Any]
+Message = dict[str, Any]
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+FINISHED = ("end_turn", "stop_sequence", "tool_use")
+_GARBLED_LIMIT = 3
+
+
+class Hopeless(GitteamError):
+    """Trying again will not help: a key, a model, a limit that a person has to see to."""
+
+
+class Unreachable(Exception):
+    """The service is not there, is overloaded, or broke off. It may help to wait."""
+
+    def __init__(self, reason: str, retry_after: float | None = None):
+        self.reason, self.retry_after = reason, retry_after
+        super().__init__(reason)
+
+
+class TooLong(Exception):
+    """The conversation does not fit into the model's window."""
+
+
+class Rejected(Exception):
+    """The service does not take this very request, or its answer cannot be read."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    model: str
+    system: str
+    tools: list[dict[str, Any]]
+    messages: list[Message]
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    blocks: list[Block]
+    stop_reason: str
+    usage: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(b["text"] for b in self.blocks if b["type"] == "text").strip()
+
+    @property
+    def calls(self) -> list[Block]:
+        return [b for b in self.blocks if b["type"] == "tool_use"]
+
+    @property
+    def size(self) -> int:
+        """How many tokens the conversation has, this reply included."""
+        return sum(self.usage.values())
+
+
+class Model:
+    """Shared by all members of a process, which is what makes the gate one gate."""
+
+    def __init__(
+        self, credentials: dict[str, str], base_url: str | None, stall_timeout: float, give_up_after: float = 900
+    ):
+        if not any(credentials.get(key) for key in KEYS) and not base_url:
+            raise BadInput(
+                "no API key: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL for a server that speaks /v1/messages; "
+                "`gitteam demo` needs neither"
+            )
+        key, token = (credentials.get(name) or None for name in KEYS)
+        self.gate = Gate()
+        self._give_up_after = give_up_after
+        self._client = anthropic.Anthropic(
+            api_key=key, auth_token=token if token or key else "none", base_url=base_url, max_retries=0,
+            timeout=httpx2.Timeout(stall_timeout, connect=10),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._client.close()
+
+    def ask(self, ask: Ask, waiting: Callable[[str], None]) -> Reply:
+        """One reply. Waits as long as that may help, and says so; the gate's Stopped ends it."""
+        garbled, began = 0, time.monotonic()
+        while True:
+            ticket = self.gate.enter()
+            try:
+                reply = self._once(ask)
+            except Unreachable as e:
+                pause = self.gate.leave_failed(ticket, e.retry_after)
+                if time.monotonic() + pause - began > self._give_up_after:
+                    raise Hopeless(f"{e.reason}; gave up after {_duration(pause, began)}") from None
+                waiting(f"{e.reason}: trying again in {pause:.1f} s")
+            except Rejected:
+                self.gate.leave()
+                garbled += 1
+                if garbled >= _GARBLED_LIMIT:
+                    raise
+            except BaseException:
+                self.gate.leave()
+                raise
+            else:
+                self.gate.leave()
+                return reply
+
+    def _once(self, ask: Ask) -> Reply:
+        with _sorted_failures(ask.model):
+            with self._client.messages.stream(
+                model=ask.model, max_tokens=ask.max_tokens, system=[{"type": "text", "text": ask.system}],
+                tools=ask.tools, messages=ask.messages, cache_control={"type": "ephemeral"},  # type: ignore[arg-type]
+            ) as stream:  # fmt: skip
+                message = stream.get_final_message()
+            if isinstance(message, str) or not hasattr(message, "content"):
+                raise Unreachable("the server's answer is not from a Messages API")
+            if message.stop_reason is None:
+                raise Unreachable("the answer broke off")
+            usage = message.usage
+            counted = {
+                "input": usage.input_tokens or 0, "output": usage.output_tokens or 0,
+                "cache_read": usage.cache_read_input_tokens or 0,
+                "cache_write": usage.cache_creation_input_tokens or 0,
+            }  # fmt: skip
+            return Reply([_block(b) for b in message.content], str(message.stop_reason), counted)
+
+
+def _block(block: Any) -> Block:
+    """What is sent back in the next request: only what the API takes."""
+    if block.type == "text":
+        return {"type": "text", "text": block.text}
+    if block.type == "tool_use":
+        return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
+    found: Block = block.model_dump(exclude_none=True)
+    return found
+
+
+@contextmanager
+def _sorted_failures(model: str) -> Iterator[None]:
+    try:
+        yield
+    except anthropic.APIStatusError as e:
+        raise _by_status(e, model) from None
+    except anthropic.APIConnectionError as e:
+        raise Unreachable(f"cannot reach the API ({e.__cause__ or e})") from None
+    except httpx2.TransportError as e:
+        raise Unreachable(f"the answer broke off ({type(e).__name__})") from None
+    except anthropic.AnthropicError as e:
+        raise Rejected(str(e)) from None
+    except (ValueError, AttributeError, AssertionError) as e:
+        # The SDK reads the stream piece by piece, and this is what it raises over pieces that make no sense.
+        raise Rejected(f"the answer cannot be read ({e})") from None
+
+
+def _by_status(error: anthropic.APIStatusError, model: str) -> Exception:
+    status, reason = error.status_code, _reason(error)
+    kind = _error_type(error)
+    if status in (401, 403):
+        return Hopeless(f"the API refuses the key ({reason}): check ANTHROPIC_API_KEY")
+    if status == 404:
+        return Hopeless(f"the API knows no model {model!r}: set another with `model` in .team/config.json")
+    if status == 402 or "credit balance" in reason or "spend limit" in reason or kind == "billing_error":
+        return Hopeless(f"the API's spend limit is reached ({reason})")
+    if status == 413 or (status == 400 and ("too long" in reason or "context" in reason)):
+        return TooLong(reason)
+    if status in (408, 409, 429, 200) or status >= 500:
+        busy = "is overloaded" if status == 529 or kind == "overloaded_error" else f"answers {status}, {reason}"
+        return Unreachable(f"the API {busy}", _retry_after(error.response.headers.get("retry-after")))
+    return Rejected(f"the API does not take the request ({reason})")
+
+
+def _error_type(error: anthropic.APIStatusError) -> str:
+    body = error.body if isinstance(error.body, dict) else {}
+    inner = body.get("error")
+    return str(inner.get("type", "")) if isinstance(inner, dict) else ""
+
+
+def _reason(error: anthropic.APIStatusError) -> str:
+    body = error.body if isinstance(error.body, dict) else {}
+    inner = body.get("error")
+    text = inner.get("message") if isinstance(inner, dict) else None
+    return " ".join(str(text or error.message).split())[:200]
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds, from a number or a date; what makes no sense counts as nothing said."""
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+        except ValueError:
+            return None
+    return seconds if 0 <= seconds < 1e9 else None
+
+
+def _duration(pause: float, began: float) -> str:
+    waited = time.monotonic() - began
+    return f"{waited:.0f} s" if pause <= 60 else f"{waited:.0f} s, it asks to wait {pause / 60:.0f} min more"

@@ -1,0 +1,216 @@
+"""One member's life: work, rest, find the next work, and end in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+
+from gitteam import layout, mail, moves, requests, roster
+from gitteam.agents.agent import Agent, GaveUp
+from gitteam.agents.conversation import Conversation
+from gitteam.agents.desk import Desk
+from gitteam.agents.envelope import task_text
+from gitteam.agents.gate import Stopped
+from gitteam.agents.model import Hopeless, Model
+from gitteam.agents.settings import Settings
+from gitteam.agents.wake import Bell
+from gitteam.change import Change
+from gitteam.errors import Conflict, GitteamError, NothingToDo
+from gitteam.liveness import Life
+from gitteam.records import Task
+from gitteam.team import Team
+from gitteam.tools import Toolbox, team, work
+from gitteam.workplace import Workplace
+
+# After so many pieces of work in a row that were only talk among members, only the lead or the person wakes one.
+TALK_LIMIT = 10
+
+TIMEOUT, ASKED, STOPPED, FAILED = "timeout", "asked", "stopped", "failed"
+
+
+class Teammate:
+    """A member that lives in this process. `live` returns why it ended."""
+
+    toolbox = Toolbox([*work.TOOLS, *team.TOOLS])
+
+    def __init__(
+        self, team: Team, name: str, model: Model, settings: Settings, bell: Bell, stop: Event,
+        say: Callable[[str, str], None],
+    ):  # fmt: skip
+        self.team, self.name, self.model, self.settings = team, name, model, settings
+        self.bell, self.stop = bell, stop
+        self._tell_watcher = say
+        self._talked = 0  # pieces of work in a row that were only talk
+        self._has_news = False  # it has worked since it last told the lead that it is idle
+        self.failure = ""
+
+    def live(self) -> str:
+        place = self.team.place
+        with Life(place, self.name) as life:
+            member = self.team.config().members[self.name]
+            workplace = Workplace(place.root, os.path.join(place.outputs, self.name))
+            self.desk = Desk(self.team, member, life.run, workplace, self.stop)
+            conversation = Conversation(os.path.join(place.transcripts, f"{self.name}.jsonl"))
+            try:
+                self._commit(self._joins)
+                self.agent = Agent(
+                    self.desk, conversation, self.toolbox, self.model, self.settings, self.bell, self._say
+                )
+                return self._days()
+            finally:
+                conversation.close()
+
+    def _say(self, text: str) -> None:
+        self._tell_watcher(self.name, text)
+
+    def _commit(self, move: Callable[[Change], None]) -> None:
+        self.team.change(self.name, move)
+
+    # -- day by day ---------------------------------------------------------------------------
+
+    def _days(self) -> str:
+        meant: int | None = None
+        try:
+            while True:
+                if self.stop.is_set():
+                    raise Stopped
+                if self._find_work(meant):
+                    meant = None
+                    self._work()
+                    if self.desk.ending == "stopping":
+                        return self._end(ASKED, "asked to")
+                    continue
+                found, meant = self._rest()
+                if not found:
+                    return self._end(TIMEOUT, "nothing to do")
+        except Stopped:
+            return self._end(STOPPED, "the team is stopping")
+        except Hopeless as e:
+            self.failure = str(e)
+            self._end(FAILED, str(e))
+            return FAILED
+
+    def _find_work(self, meant: int | None) -> bool:
+        """Own open task, then messages, then a task that is ready. What it is goes into the conversation."""
+        files, board = self.team.look()
+        held = board.held_by(self.name)
+        unread = [m for m in mail.read_inbox(files, self.name) if m.id not in self.agent.conversation.delivered]
+        waits = self.agent.conversation.messages and self.agent.conversation.messages[-1]["role"] == "user"
+        if not held and (unread or waits) and not self._ignores({m.sender for m in unread}):
+            self.desk.begin_piece(None)
+            self._commit(self._begins)
+            self._talked += 1 if {m.sender for m in unread} & self.team.config().members.keys() else -self._talked
+            return True
+        number = held[0].id if held else meant
+        if number is None and not board.next_for(self.desk.member):
+            return False
+        return self._take(number)
+
+    def _ignores(self, senders: set[str]) -> bool:
+        return self._talked >= TALK_LIMIT and not senders & {layout.LEAD, layout.USER}
+
+    def _take(self, number: int | None) -> bool:
+        try:
+            task = self.team.change(self.name, lambda c: self._claims(c, number))
+        except (Conflict, NothingToDo):
+            return False  # somebody else was quicker
+        except GitteamError as e:
+            self._say(str(e))
+            return False
+        self.desk.begin_piece(task)
+        self.agent.conversation.tell(_handed_over(task))
+        self._talked = 0
+        return True
+
+    def _work(self) -> None:
+        self._has_news = True
+        try:
+            self.agent.work()
+        except GaveUp as e:
+            reason = str(e)
+            self._commit(lambda c: self._gives_up(c, reason))
+        else:
+            if self.agent.last_text:
+                self._commit(self._reports)
+        if self._talked == TALK_LIMIT:
+            self._commit(self._falls_silent)
+
+    def _rest(self) -> tuple[bool, int | None]:
+        self._commit(self._idles)
+        self._has_news = False
+        known = self.agent.conversation.delivered
+        is_quiet = self._talked >= TALK_LIMIT
+        return self.bell.sleep(self.name, known, quiet=is_quiet, timeout=self.settings.idle_timeout)
+
+    def _end(self, why: str, reason: str) -> str:
+        self._commit(lambda c: self._leaves(c, why, reason))
+        return why
+
+    # -- moves: each is one commit --------------------------------------------------------------
+
+    def _joins(self, change: Change) -> None:
+        member = replace(change.config.members[self.name], status="idle", reason=_idle_reason(change))
+        roster.put(change, member)
+        change.story.tell("member", f"{self.name} joins")
+
+    def _begins(self, change: Change) -> None:
+        roster.set_status(change, self.name, "working", "a message")
+        requests.forget_plans(change, self.name)
+        change.story.tell("member", f"{self.name} has mail")
+
+    def _claims(self, change: Change, number: int | None) -> Task:
+        task = moves.claim(change, number, self.desk.run)
+        requests.forget_plans(change, self.name, but=f"{task.id}/{task.claim}")
+        roster.set_status(change, self.name, "working")
+        return task
+
+    def _reports(self, change: Change) -> None:
+        mail.post(change, layout.LEAD, self.agent.last_text, "result")
+        change.story.tell("sent", f"{self.name} reports: {mail.preview(self.agent.last_text)}")
+
+    def _gives_up(self, change: Change, reason: str) -> None:
+        task = self.desk.task
+        if task and any(held.claim == task.claim for held in change.board.held_by(self.name) if held.id == task.id):
+            moves.give_up(change, task.id, reason, task.claim)
+        mail.post(change, layout.LEAD, f"#{task.id}: {reason}" if task else reason, "error")
+        change.story.tell("sent", f"{self.name} reports an error: {mail.preview(reason)}")
+
+    def _falls_silent(self, change: Change) -> None:
+        text = f"after {TALK_LIMIT} rounds of talk without a task it answers only the lead and the person"
+        mail.post(change, layout.LEAD, f"{self.name}: {text}", "error")
+        change.story.tell("sent", f"{self.name} reports: {text}")
+
+    def _idles(self, change: Change) -> None:
+        reason = _idle_reason(change)
+        roster.set_status(change, self.name, "idle", reason)
+        requests.forget_plans(change, self.name)
+        if self._has_news:
+            mail.post(change, layout.LEAD, f"{self.name} is idle", "idle_notification", {"reason": reason})
+            change.story.tell("member", f"{self.name} is idle")
+        else:
+            change.story.tell("member", f"{self.name} waits")
+
+    def _leaves(self, change: Change, why: str, reason: str) -> None:
+        for task in change.board.held_by(self.name):
+            moves.release(change, task.id, f"{self.name} stopped: {reason}")
+        requests.forget_plans(change, self.name)
+        for request in requests.open_for(change, self.name):
+            change.remove(layout.request_path(request.id))
+        roster.set_status(
+            change, self.name, "failed" if why == FAILED else "shutdown", reason if why == FAILED else why
+        )
+        kind = "error" if why == FAILED else "idle_notification"
+        if why in (FAILED, TIMEOUT):
+            mail.post(change, layout.LEAD, f"{self.name} ends: {reason}", kind, {"reason": why})
+        change.story.tell("member", f"{self.name} {'fails' if why == FAILED else 'leaves'}, {reason}")
+
+
+def _idle_reason(change: Change) -> str:
+    return "awaiting_tasks" if change.board.claimable() or change.board.held() else "awaiting_messages"
+
+
+def _handed_over(task: Task) -> str:
+    again = "\nYou or somebody else began it before: look at what is there already." if task.claim > 1 else ""
+    return task_text(task) + again

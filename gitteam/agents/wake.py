@@ -1,0 +1,153 @@
+"""Sleeping and waking: one observer for all members of a process, who sleep until there is something for them.
+
+On each event the team's files are looked at once, and only those are woken whom it
+concerns: one new task wakes one member and not all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gitteam import layout, mail, requests
+from gitteam.board import Board
+from gitteam.errors import GitteamError
+from gitteam.records import Message
+from gitteam.roster import Config, read_config
+from gitteam.team import Team
+from gitteam.tree import Files
+from gitteam.watch import Watch
+
+
+@dataclass(frozen=True)
+class Sleeper:
+    """Somebody who waits, and for what."""
+
+    name: str
+    known: frozenset[str]  # messages it has had already
+    plan: str = ""  # it waits for an answer to its plan for this work, and takes no task
+    quiet: bool = False  # it has talked too much: only the lead and the person wake it
+    since: float = 0
+    woken: threading.Event = field(default_factory=threading.Event, compare=False)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The team's state at one moment."""
+
+    files: Files
+    board: Board
+    config: Config
+
+    def news_for(self, sleeper: Sleeper) -> list[Message]:
+        found = [m for m in mail.read_inbox(self.files, sleeper.name) if m.id not in sleeper.known]
+        return [m for m in found if m.sender in (layout.LEAD, layout.USER)] if sleeper.quiet else found
+
+
+def who_wakes(look: Look, sleepers: Iterable[Sleeper], promised: dict[int, str]) -> dict[str, int | None]:
+    """Whom this concerns, each with the task that is meant for it, if it is a task.
+
+    `promised` are tasks for which somebody has been woken already. Who has slept longest goes first.
+    """
+    woken: dict[str, int | None] = {}
+    free = []
+    for sleeper in sorted(sleepers, key=lambda s: s.since):
+        member = look.config.members.get(sleeper.name)
+        if member is None or look.news_for(sleeper):
+            woken[sleeper.name] = None
+        elif sleeper.plan:
+            if not requests.is_waiting(requests.read_requests(look.files), sleeper.name, sleeper.plan):
+                woken[sleeper.name] = None
+        elif look.board.held_by(sleeper.name):
+            woken[sleeper.name] = None
+        else:
+            free.append(member)
+    taken = set(promised)
+    for task in look.board.claimable():
+        if task.id not in taken:
+            for member in free:
+                if member.name not in woken and not look.board.refusal(task, member):
+                    woken[member.name] = task.id
+                    taken.add(task.id)
+                    break
+    return woken
+
+
+class Bell:
+    """Rings for the members of one process. `on_look` is told of every look, with who still sleeps after it."""
+
+    def __init__(self, team: Team, warn: Callable[[str], None]):
+        self._team, self._warn = team, warn
+        self._watch = Watch(team.place)
+        self._mutex = threading.Lock()
+        self._sleepers: dict[str, Sleeper] = {}
+        self._tasks: dict[str, int | None] = {}  # what somebody who was woken is meant to do
+        self._promised: dict[int, str] = {}
+        self._closed = False
+        self._said = ""
+        self.on_look: list[Callable[[Look, list[Sleeper]], None]] = []
+        self._thread = threading.Thread(target=self._run, name="gitteam-bell", daemon=True)
+        self._thread.start()
+
+    def sleep(
+        self, name: str, known: Iterable[str] = (), *, plan: str = "", quiet: bool = False, timeout: float | None = None
+    ) -> tuple[bool, int | None]:
+        """Wait until there is something for this member: whether there is, and the task if it is one."""
+        sleeper = Sleeper(name, frozenset(known), plan, quiet, time.monotonic())
+        with self._mutex:
+            if self._closed:
+                return True, None
+            self._promised = {task: who for task, who in self._promised.items() if who != name}
+            self._sleepers[name] = sleeper
+        self._watch.ring()  # whatever came before it fell asleep is seen by this look
+        found = sleeper.woken.wait(timeout)
+        with self._mutex:
+            self._sleepers.pop(name, None)
+            return found or sleeper.woken.is_set(), self._tasks.pop(name, None)
+
+    def wake_all(self) -> None:
+        """The team is stopping."""
+        with self._mutex:
+            self._closed = True
+            for sleeper in self._sleepers.values():
+                sleeper.woken.set()
+        self._watch.ring()
+
+    def close(self) -> None:
+        self.wake_all()
+        self._thread.join()
+        self._watch.close()
+
+    def _run(self) -> None:
+        self._team.ledger.warm_up()
+        while not self._closed:
+            if self._watch.trouble != self._said:
+                self._said = self._watch.trouble
+                self._warn(self._said)
+            if self._sleepers or self.on_look:
+                try:
+                    self._look()
+                except (GitteamError, OSError) as e:
+                    if str(e) != self._said:
+                        self._said = str(e)
+                        self._warn(self._said)
+            self._watch.wait(self._team.patience())
+
+    def _look(self) -> None:
+        for warning in self._team.take_in_swept(self._watch):
+            self._warn(warning)
+        files, board = self._team.look()
+        look = Look(files, board, read_config(files))
+        with self._mutex:
+            open_tasks = {task.id for task in board.claimable()}
+            self._promised = {task: who for task, who in self._promised.items() if task in open_tasks}
+            for name, task in who_wakes(look, self._sleepers.values(), self._promised).items():
+                if task is not None:
+                    self._promised[task] = name
+                self._tasks[name] = task
+                self._sleepers.pop(name).woken.set()
+            asleep = list(self._sleepers.values())
+        for listener in self.on_look:
+            listener(look, asleep)

@@ -1,0 +1,49 @@
+"""What the program says to a model: the texts in prompts/, filled in."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from string import Formatter
+
+from gitteam.agents.envelope import task_text
+from gitteam.records import Member, Task
+from gitteam.requests import APPROVED, SHUTDOWN, Request
+from gitteam.roster import Config
+
+
+@cache
+def prompt(name: str) -> str:
+    return files("gitteam.agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def filled(template: str, /, **values: object) -> str:
+    return Formatter().vformat(prompt(template), (), values)
+
+
+def system_prompt(config: Config, member: Member) -> str:
+    """The same for a member's whole life, so that it is served from the model's cache."""
+    others = [f"{m.name} ({m.role or m.kind})" for n, m in sorted(config.members.items()) if n != member.name]
+    return filled(
+        "teammate",
+        name=member.name,
+        role=f"{member.role} " if member.role else "",
+        team=config.name,
+        prompt=f"{member.prompt}\n" if member.prompt else "",
+        others=", ".join(others) or "nobody yet",
+        plan=prompt("plan") + "\n" if member.plan else "",
+    )
+
+
+def identity(config: Config, member: Member, task: Task | None, requests: list[Request]) -> str:
+    """Who a member is, what it holds and who asked for what: said anew when its conversation was shortened."""
+    role = f", {member.role}," if member.role else ""
+    lines = [f"You are {member.name}{role} in the team {config.name}. Your conversation has been shortened."]
+    lines += [task_text(task), "You hold this task."] if task else ["You hold no task."]
+    for request in requests:
+        if request.kind == SHUTDOWN and request.to == member.name:
+            lines.append(f"Shutdown request {request.id} from {request.sender} waits for your answer.")
+        elif request.sender == member.name:
+            state = "is approved" if request.status == APPROVED else "waits for approval"
+            lines.append(f"Your plan {request.id} {state}.")
+    return "\n".join(lines)
