@@ -16,12 +16,12 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
+from asking import BASH, HEADERS, ask, client, post, streamed, text, user
 from conftest import TIMEOUT
 
 from gitteam.errors import BadInput
-from gitteam.scripted import Reply, Request, Script, Server
+from gitteam.scripted import Fault, Reply, Request, Script, Server
 
-BASH = {"name": "bash", "input_schema": {"type": "object"}}
 PAGE = Path(__file__).parent.parent / "docs/scripted.md"
 
 Serve = Callable[..., Server]
@@ -39,40 +39,6 @@ def serve() -> Iterator[Serve]:
     yield start
     for server in servers:
         server.close()
-
-
-def client(server: Server, **options: Any) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=server.url, api_key="any", max_retries=0, **options)
-
-
-def user(content: Any = "hello", **more: Any) -> dict[str, Any]:
-    """The parameters of a request with one message."""
-    return {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": content}], **more}
-
-
-def ask(server: Server, content: Any = "hello", **more: Any) -> anthropic.types.Message:
-    with client(server) as c:
-        return c.messages.create(**user(content, **more))
-
-
-def streamed(server: Server, content: Any = "hello", **more: Any) -> anthropic.types.Message:
-    with client(server) as c, c.messages.stream(**user(content, **more)) as stream:
-        return stream.get_final_message()
-
-
-def text(message: anthropic.types.Message) -> str:
-    return "".join(block.text for block in message.content if block.type == "text")
-
-
-Raw = tuple[int, dict[str, str], bytes]
-HEADERS = {"x-api-key": "any", "anthropic-version": "2026-10-21", "content-type": "application/json"}
-
-
-def post(server: Server, body: Any, path: str = "/v1/messages", headers: dict[str, str] = HEADERS) -> Raw:
-    with closing(http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=TIMEOUT)) as connection:
-        connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body), headers)
-        answer = connection.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read()
 
 
 # -- answers --------------------------------------------------------------------------------------
@@ -381,6 +347,135 @@ def test_client_that_goes_away_ends_its_thread(serve: Serve, capfd: pytest.Captu
         thread.join(TIMEOUT)
     assert len([t for t in threading.enumerate() if t.name == "scripted"]) == 1
     assert capfd.readouterr() == ("", "")
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+ERRORS = {
+    "400": "invalid_request_error",
+    "401": "authentication_error",
+    "402": "billing_error",
+    "403": "permission_error",
+    "404": "not_found_error",
+    "413": "request_too_large",
+    "429": "rate_limit_error",
+    "500": "api_error",
+    "503": "api_error",
+    "504": "timeout_error",
+    "529": "overloaded_error",
+}
+LONG = "A sentence of some length, which will not arrive whole."
+
+
+@pytest.mark.parametrize("how", [ask, streamed])
+@pytest.mark.parametrize(("status", "kind"), ERRORS.items())
+def test_status_comes_with_the_error_body_of_the_api(status: str, kind: str, how: Any, serve: Serve) -> None:
+    server = serve(f'[[turn]]\nfault = "{status}"\nsays = "as it is"\nretry_after = "2"')
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        how(server)
+    error = caught.value
+    assert (error.status_code, error.response.headers["retry-after"]) == (int(status), "2")
+    assert error.body["error"] == {"type": kind, "message": "as it is"}  # type: ignore[index]
+    assert error.request_id == error.body["request_id"]  # type: ignore[index]
+
+
+def test_same_connection_is_used_after_an_error(serve: Serve) -> None:
+    server = serve('[[turn]]\nfault = "529"\n[[turn]]\nsays = "hi"')
+    with client(server) as c:
+        with pytest.raises(anthropic.APIStatusError):
+            c.messages.create(**user())
+        before = [t for t in threading.enumerate() if t.name == "scripted"]
+        assert text(c.messages.create(**user())) == "hi"
+        assert [t for t in threading.enumerate() if t.name == "scripted"] == before
+
+
+@pytest.mark.parametrize("size", [0, 1, 400, 10**6])
+def test_cut_stream_ends_abruptly_after_so_many_bytes(size: int, serve: Serve) -> None:
+    server = serve(f'[[turn]]\nfault = "cut:{size}"\nsays = "{LONG}"\ntimes = 0')
+    with pytest.raises(httpx2.RemoteProtocolError):
+        streamed(server)
+    with pytest.raises(http.client.IncompleteRead) as caught:
+        post(server, user(stream=True))
+    whole = post(serve(f'[[turn]]\nsays = "{LONG}"'), user(stream=True))[2]
+    assert len(caught.value.partial) == min(size, len(whole))
+
+
+@pytest.mark.parametrize("fault", ["cut:50", "stall"])
+def test_answer_without_streaming_is_broken_off_too(fault: str, serve: Serve) -> None:
+    server = serve(f'[[turn]]\nfault = "{fault}"')
+    with client(server, timeout=0.5) as c, pytest.raises(anthropic.APIConnectionError):
+        c.messages.create(**user())
+
+
+def test_clean_end_in_mid_message_leaves_no_stop_reason(serve: Serve) -> None:
+    server = serve(f'[[turn]]\nfault = "eof"\nsays = "{LONG}"\ntimes = 0')
+    message = streamed(server)
+    assert message.stop_reason is None
+    assert LONG.startswith(text(message))
+    assert 0 < len(text(message)) < len(LONG)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(post(server, user())[2])
+
+
+def test_stalled_stream_begins_and_then_times_out(serve: Serve) -> None:
+    server, got = serve(f'[[turn]]\nfault = "stall"\nsays = "{LONG}"'), []
+    with client(server, timeout=0.2) as c, c.messages.stream(**user()) as stream, pytest.raises(httpx2.ReadTimeout):
+        got.extend(stream.text_stream)
+    assert got
+    assert LONG.startswith("".join(got))
+
+
+def test_error_event_comes_after_status_200(serve: Serve) -> None:
+    server = serve(f'[[turn]]\nfault = "error-event"\nsays = "{LONG}"\ntimes = 0')
+    with pytest.raises(anthropic.APIStatusError, match="overloaded_error") as caught:
+        streamed(server)
+    assert caught.value.status_code == 200
+    with pytest.raises(anthropic.APIStatusError, match="overloaded_error") as caught:
+        ask(server)
+    assert caught.value.status_code == 529
+    body = post(server, user(stream=True))[2]
+    assert body.startswith(b"event: message_start\n")
+    assert b'"text_delta"' in body
+
+
+def test_html_comes_with_status_200(serve: Serve) -> None:
+    status, headers, body = post(serve('[[turn]]\nfault = "html"'), user(stream=True))
+    assert (status, headers["content-type"], b"<html>" in body) == (200, "text/html; charset=utf-8", True)
+
+
+@pytest.mark.parametrize("how", [ask, streamed])
+def test_refused_request_gets_no_answer(how: Any, serve: Serve) -> None:
+    server = serve('[[turn]]\nfault = "refused"\n[[turn]]\nsays = "hi"')
+    with pytest.raises(anthropic.APIConnectionError, match=r"Connection error|disconnected"):
+        how(server)
+    assert text(how(server)) == "hi"
+
+
+@pytest.mark.parametrize("put", ["", 'command = "ls -l"'])
+def test_bad_input_cannot_be_parsed(put: str, serve: Serve) -> None:
+    server = serve('[[turn]]\nfault = "bad-input"\ncalls = [{ bash = { INPUT } }]\ntimes = 0'.replace("INPUT", put))
+    with pytest.raises(ValueError, match="Unable to parse tool parameter JSON"):
+        streamed(server)
+    spoiled = json.loads(post(server, user())[2])["content"][0]["input"]
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(spoiled)
+
+
+def test_partial_input_is_taken_for_whole_by_the_sdk(serve: Serve) -> None:
+    server = serve(
+        '[[turn]]\nfault = "partial-input"\nstop = "max_tokens"\ncalls = [{ w = { path = "a", text = "abc" } }]'
+    )
+    message = streamed(server)
+    assert (message.stop_reason, message.content[0].input) == ("max_tokens", {"path": "a"})
+
+
+def test_fault_is_also_for_functions(serve: Serve) -> None:
+    server = serve(lambda request: Fault("429", Reply("slowly", delay=0.05), retry_after="3"))
+    with pytest.raises(anthropic.RateLimitError, match="slowly") as caught:
+        ask(server)
+    assert caught.value.response.headers["retry-after"] == "3"
+    with pytest.raises(BadInput, match="there is no fault 'nonsense'"):
+        Fault("nonsense")
 
 
 # -- tokens ---------------------------------------------------------------------------------------

@@ -5,17 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from gitteam.scripted.exchange import blocks
-from gitteam.scripted.forms import check_known, check_pattern, check_text, check_text_blocks, reject, require
+from gitteam.scripted.forms import (
+    check_known,
+    check_pattern,
+    check_text,
+    check_text_block,
+    check_text_blocks,
+    reject,
+    require,
+)
 
 ROLES = ("user", "assistant", "system")
 _TOOL_ID = r"[a-zA-Z0-9_-]+"
-# Which keys a block may have, by its type; of those with None only the type is looked at.
+# Which keys a block may have, by its type; None: not looked at here.
 _BLOCKS: dict[str, set[str] | None] = {
-    "text": {"cache_control", "citations", "text", "type"},
     "thinking": {"signature", "thinking", "type"},
     "redacted_thinking": {"data", "type"},
     "tool_use": {"cache_control", "caller", "id", "input", "name", "toolset_name", "type"},
     "tool_result": {"cache_control", "content", "is_error", "tool_use_id", "toolset_name", "type"},
+    "text": None,
     "image": None,
     "document": None,
     "search_result": None,
@@ -73,13 +81,11 @@ def _check_block(block: Any, role: str, at: str) -> None:
         reject(f"{at}.type: there is no content block {kind!r}")
     if _ONLY_IN.get(kind, role) != role:
         reject(f"{at}: {kind} blocks can only be in {_ONLY_IN[kind]} messages")
-    known = _BLOCKS[kind]
-    if known is None:
-        return
-    check_known(block, known, at)
+    if known := _BLOCKS[kind]:
+        check_known(block, known, at)
     match kind:
         case "text":
-            check_text(block.get("text"), f"{at}.text")
+            check_text_block(block, at)
         case "thinking":
             require(block, "thinking", str, at)
             require(block, "signature", str, at)
@@ -107,7 +113,7 @@ def _check_result(block: dict[str, Any], at: str) -> None:
         if not isinstance(inner, dict) or inner.get("type") not in _IN_RESULTS:
             reject(f"{place}: must be a block of type {', '.join(_IN_RESULTS)}")
         if inner["type"] == "text":
-            check_text_blocks([inner], place)
+            check_text_block(inner, place)
 
 
 # -- tools ----------------------------------------------------------------------------------------

@@ -56,11 +56,14 @@ def check_text(text: Any, at: str) -> None:
 
 def check_text_blocks(found: list[Any], at: str) -> None:
     for index, block in enumerate(found):
-        place = f"{at}.{index}"
         if not isinstance(block, dict) or block.get("type") != "text":
-            reject(f"{place}: must be a block of type text")
-        check_known(block, {"cache_control", "citations", "text", "type"}, place)
-        check_text(block.get("text"), f"{place}.text")
+            reject(f"{at}.{index}: must be a block of type text")
+        check_text_block(block, f"{at}.{index}")
+
+
+def check_text_block(block: dict[str, Any], at: str) -> None:
+    check_known(block, {"cache_control", "citations", "text", "type"}, at)
+    check_text(block.get("text"), f"{at}.text")
 
 
 def check_cache_control(mark: Any) -> None:

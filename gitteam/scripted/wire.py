@@ -144,9 +144,9 @@ def _message(reply: Reply, request: Request, usage: dict[str, int]) -> dict[str,
 
 
 def _spoil(block: dict[str, Any], how: str) -> None:
-    """Make the input of a call text that is no JSON: broken off, or also wrong up to there."""
+    """Make the input of a call text that is no JSON: broken off, or wrong from its beginning."""
     text = json.dumps(block["input"], ensure_ascii=False)
-    block["input"] = text[: len(text) // 2 + 1] + ("" if how == "partial-input" else '"]}')
+    block["input"] = text[: (len(text) + 1) // 2] if how == "partial-input" else "{'" + text[1:]
 
 
 def _events(message: dict[str, Any]) -> Iterator[bytes]:
