@@ -8,7 +8,6 @@ import stat
 import threading
 
 from gitteam.errors import ToolFailed
-from gitteam.layout import TASKS, TEAM
 from gitteam.workplace import files, reading
 from gitteam.workplace.editing import edited, encode
 from gitteam.workplace.files import Fingerprint, Place, telling
@@ -50,7 +49,8 @@ class Workplace:
             return f"[stopped: {STOPPING}]"
         output = Output(self.spill)
         try:
-            outcome = run_command(data, _shell(), self.root, self.environment(), output.take, timeout, stop)
+            with telling("run a command in", self.root):
+                outcome = run_command(data, _shell(), self.root, self.environment(), output.take, timeout, stop)
         finally:
             text = output.close()
         remarks = _remarks(outcome, timeout)
@@ -68,7 +68,7 @@ class Workplace:
         self._seen.pop(_key(place), None)
         with telling("read", path), place.opened() as fd:
             if stat.S_ISDIR(os.fstat(fd).st_mode):
-                return reading.show_directory(fd, () if place.names else (".git", TEAM, TASKS))
+                return reading.show_directory(fd)
             seen = files.fingerprint(fd)  # first: what is written while it is shown counts as a change
             os.lseek(fd, 0, os.SEEK_SET)
             text = reading.show_file(fd, path, offset, limit)
@@ -81,7 +81,7 @@ class Workplace:
         with telling("write", path), place.parent(create=True) as directory, files.locked(directory, path):
             mode = self._check_unchanged(place)
             files.replace(directory, place.name, data, mode)
-            self._seen[_key(place)] = files.digest(data) if len(data) <= files.MAX_WHOLE else self._look(place)
+            self._remember(place, data)
         count = len(content.splitlines())
         return f"wrote {count:,} line{'s' * (count != 1)} to {path}"
 
@@ -89,13 +89,11 @@ class Workplace:
         """Replace one passage of a file that this member has read and nobody has changed since."""
         place = self._file(path)
         with telling("edit", path), place.parent() as directory, files.locked(directory, path):
-            with place.opened() as fd:
-                self._check_is_file(place, fd)
             mode = self._check_unchanged(place)
             with place.opened() as fd:
                 data, shown = edited(files.read_whole(fd, path), path, old_text, new_text)
             files.replace(directory, place.name, data, mode)
-            self._seen[_key(place)] = files.digest(data) if len(data) <= files.MAX_WHOLE else self._look(place)
+            self._remember(place, data)
         return f"edited {path}:\n{shown}"
 
     def _file(self, path: str) -> Place:
@@ -104,21 +102,23 @@ class Workplace:
             raise ToolFailed(f"{path} is a directory")
         return place
 
-    def _look(self, place: Place) -> Fingerprint:
+    def _remember(self, place: Place, data: bytes) -> None:
+        """What was written is known as if it had been read."""
+        if len(data) <= files.MAX_WHOLE:
+            self._seen[_key(place)] = files.digest(data)
+            return
         with place.opened() as fd:
-            return files.fingerprint(fd)
-
-    def _check_is_file(self, place: Place, fd: int) -> None:
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            raise ToolFailed(f"{place.asked} is a directory")
+            self._seen[_key(place)] = files.fingerprint(fd)
 
     def _check_unchanged(self, place: Place) -> int | None:
         """The mode of the file as it is, None if there is none; refused unless it is as this member knows it."""
         seen = self._seen.get(_key(place))
         try:
             with place.opened() as fd:
-                self._check_is_file(place, fd)
-                now, mode = files.fingerprint(fd), os.fstat(fd).st_mode
+                mode = os.fstat(fd).st_mode
+                if stat.S_ISDIR(mode):
+                    raise ToolFailed(f"{place.asked} is a directory")
+                now = files.fingerprint(fd)
         except FileNotFoundError:
             if seen:
                 raise ToolFailed(f"somebody removed {place.asked} since you read it: read it again") from None

@@ -63,17 +63,17 @@ class Output:
         """What is shown of it."""
         if self._file:
             self._file.close()
-        # A tail that was cut may begin inside a character.
         tail = bytes(self._tail[-_WINDOW:])
-        gap = self._total - len(self._head) - len(tail)
-        text = plain(bytes(self._head) + (b"\n" if gap else b"") + tail)
-        if not gap and len(text) <= MAX_SHOWN:
-            self._forget_file()
-            return text
-        return self._cut(text)
+        if len(self._head) + len(tail) < self._total:
+            return self._with_gap(plain(bytes(self._head)), plain(tail))
+        text = plain(bytes(self._head) + tail)
+        if len(text) > MAX_SHOWN:
+            return self._with_gap(text, text)
+        self._forget_file()
+        return text
 
-    def _cut(self, text: str) -> str:
-        head, tail = text[:_PART], text[-_PART:].lstrip("\ufffd")
+    def _with_gap(self, head: str, tail: str) -> str:
+        head, tail = head[:_PART], tail[-_PART:]
         missing = max(1, self._total - len(head.encode()) - len(tail.encode()))
         return f"{head}\n[… {missing:,} of {self._total:,} bytes left out here; {self._where()} …]\n{tail}"
 

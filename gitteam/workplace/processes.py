@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import select
 import signal
@@ -9,12 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
 from gitteam.errors import ToolFailed
 from gitteam.workplace import supervisor
+from gitteam.workplace.table import Process, has_mark, process_table, send, started_at
 
 GRACE = 0.5  # seconds from TERM to KILL
 PATIENCE = 2.0  # for what cannot even be killed
@@ -35,18 +38,6 @@ class Outcome:
     stopped: str
     left: int
     immortal: int
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process at one moment. The pid may be somebody else's later; together with the start it is unique."""
-
-    pid: int
-    parent: int
-    group: int
-    session: int
-    started: int
-    dead: bool = False
 
 
 def run_command(
@@ -71,7 +62,7 @@ class Running:
     def __init__(
         self, command: bytes, shell: str, directory: str, environ: dict[str, str], take: Callable[[bytes], None]
     ):
-        self._take = take
+        self._command, self._take = command, take
         self._mark = os.urandom(16).hex()
         environ = {**environ, MARK: f"{os.environ.get(MARK, '')} {self._mark}".strip()}
         self._told = b""
@@ -79,24 +70,17 @@ class Running:
         self._code: int | None = None
         self._gone = False  # all of its processes, for certain
         self._known: dict[int, Process] = {}
-        self._output, writer = os.pipe()
-        self._teller, teller = os.pipe()
-        try:
-            self._process = _start(shell, directory, environ, writer, teller)
-        except BaseException:
-            os.close(self._output)
-            os.close(self._teller)
-            raise
-        finally:
-            os.close(writer)
-            os.close(teller)
-        self._since = _started(self._process.pid)
-        self._poll = select.poll()
-        for fd in (self._output, self._teller):
-            os.set_blocking(fd, False)
-            self._poll.register(fd, select.POLLIN)
+        with contextlib.ExitStack() as files:
+            self._output, writer = _pipe(files)
+            self._teller, teller = _pipe(files)
+            with writer, teller:
+                self._process = _start(shell, directory, environ, writer.fileno(), teller.fileno())
+            self._files = files.pop_all()
+        self._since = started_at(self._process.pid)
         self._open = {self._output, self._teller}
-        self._hand_over(command)
+        self._poll = select.poll()
+        for fd in self._open:
+            self._poll.register(fd, select.POLLIN)
 
     def __enter__(self) -> Running:
         return self
@@ -108,14 +92,13 @@ class Running:
         finally:
             self._process.kill()
             self._process.wait()
-            os.close(self._output)
-            os.close(self._teller)
+            self._files.close()
 
-    def _hand_over(self, command: bytes) -> None:
+    def _hand_over(self) -> None:
         assert self._process.stdin
         try:
             with self._process.stdin as pipe:
-                pipe.write(command)
+                pipe.write(self._command)
         except BrokenPipeError:
             self._gone = True  # it never began
 
@@ -123,6 +106,7 @@ class Running:
 
     def watch(self, deadline: float, stop: threading.Event) -> str:
         """Wait until the command has ended, or for a reason to end it: that is returned."""
+        self._hand_over()
         while self._code is None and not self._gone and self._teller in self._open:
             if stop.is_set():
                 return STOPPING
@@ -191,7 +175,7 @@ class Running:
             for process in found:
                 if (process.pid, process.started, number) not in told:
                     told.add((process.pid, process.started, number))
-                    _signal(process, number)
+                    send(process, number)
             self._pump_for(pause)
             pause = min(2 * pause, 0.1)
         return len(self._known), 0 if self._gone else len(found)
@@ -222,8 +206,16 @@ class Running:
             process.parent == self._process.pid
             or (known is not None and known.started == process.started)
             or (self._shell is not None and self._shell in (process.session, process.group))
-            or _has_mark(process.pid, self._mark)
+            or has_mark(process.pid, self._mark)
         )
+
+
+def _pipe(files: contextlib.ExitStack) -> tuple[int, io.FileIO]:
+    """Both ends of a new pipe. Reading from it never blocks."""
+    reader, writer = os.pipe()
+    files.callback(os.close, reader)
+    os.set_blocking(reader, False)
+    return reader, io.FileIO(writer, "w")
 
 
 def _start(shell: str, directory: str, environ: dict[str, str], output: int, teller: int) -> subprocess.Popen[bytes]:
@@ -235,68 +227,3 @@ def _start(shell: str, directory: str, environ: dict[str, str], output: int, tel
         )  # fmt: skip
     except OSError as e:
         raise ToolFailed(f"the command could not be started in {directory}: {(e.strerror or str(e)).lower()}") from None
-
-
-# -- the processes there are -----------------------------------------------------------------
-
-
-def process_table() -> Iterator[Process]:
-    """All processes one can see."""
-    try:
-        names = os.listdir("/proc")
-    except FileNotFoundError:
-        yield from _table_of_ps()
-        return
-    for name in names:
-        if name.isdigit() and (process := _from_proc(int(name))):
-            yield process
-
-
-def _from_proc(pid: int) -> Process | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as f:
-            text = f.read()
-    except OSError:  # it has ended meanwhile
-        return None
-    # The name in parentheses may hold anything, also parentheses.
-    fields = text[text.rindex(b")") + 2 :].split()
-    parent, group, session = (int(field) for field in fields[1:4])
-    return Process(pid, parent, group, session, int(fields[19]), fields[0] in b"ZXx")
-
-
-def _table_of_ps() -> Iterator[Process]:
-    listing = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=False)
-    for line in listing.stdout.splitlines():
-        pid, parent, group, state = line.split()
-        yield Process(int(pid), int(parent), int(group), 0, 0, state.startswith("Z"))
-
-
-def _started(pid: int) -> int:
-    process = _from_proc(pid)
-    return process.started if process else 0
-
-
-def _has_mark(pid: int, mark: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as f:
-            return mark.encode() in f.read()
-    except OSError:  # it has ended, or is another user's
-        return False
-
-
-def _signal(process: Process, number: int) -> None:
-    """Signal this very process, and never another one that has got its pid."""
-    try:
-        if not hasattr(os, "pidfd_open"):
-            os.kill(process.pid, number)
-            return
-        fd = os.pidfd_open(process.pid)
-    except (ProcessLookupError, PermissionError):
-        return
-    try:
-        if _started(process.pid) == process.started:
-            signal.pidfd_send_signal(fd, number)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        os.close(fd)

@@ -21,9 +21,9 @@ def numbered(number: int, line: str) -> str:
     return f"{number:6}\t{line[:MAX_LINE] + '…' if len(line) > MAX_LINE else line}"
 
 
-def show_directory(fd: int, hidden: tuple[str, ...]) -> str:
+def show_directory(fd: int) -> str:
     with os.scandir(fd) as entries:
-        names = sorted(e.name + "/" * e.is_dir(follow_symlinks=False) for e in entries if e.name not in hidden)
+        names = sorted(e.name + "/" * e.is_dir(follow_symlinks=False) for e in entries)
     if not names:
         return "[the directory is empty]"
     more = [f"[{len(names) - MAX_NAMES:,} more]"] if len(names) > MAX_NAMES else []

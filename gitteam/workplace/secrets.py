@@ -84,7 +84,8 @@ def _is_ours(fd: int) -> bool:
 
 def _start_again(keys: dict[str, str]) -> None:
     """Become the same program without the keys. Returns only where that cannot be done."""
-    if not hasattr(os, "memfd_create") or not sys.executable or len(sys.orig_argv) < 2:
+    program = sys.orig_argv[1:]
+    if not hasattr(os, "memfd_create") or not sys.executable or program in ([], ["-"]):
         return
     fd = os.memfd_create(_MEMFD)
     os.write(fd, json.dumps(keys).encode())
@@ -93,7 +94,7 @@ def _start_again(keys: dict[str, str]) -> None:
     sys.stderr.flush()
     try:
         # The full path comes first: Python finds its virtual environment by it.
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, _KEY_FD: str(fd)})
+        os.execve(sys.executable, [sys.executable, *program], {**os.environ, _KEY_FD: str(fd)})
     except OSError:  # the interpreter is gone: the key is out of our variables at least
         os.close(fd)
 
