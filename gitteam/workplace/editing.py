@@ -71,7 +71,8 @@ def _has_crlf(passage: str, text: str) -> bool:
 def _show(text: str, start: int, length: int) -> str:
     lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split("\n")
     first = text.count("\n", 0, start)
-    last = first + text.count("\n", start, start + length)
+    # A line end at the very end begins no line of ours.
+    last = first + text.count("\n", start, start + max(0, length - 1))
     shown = range(max(0, first - _CONTEXT), min(len(lines), last + _CONTEXT + 1))
     cut = shown[:_MAX_SHOWN]
     more = [f"[{len(shown) - len(cut)} more lines]"] if len(cut) < len(shown) else []
