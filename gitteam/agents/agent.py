@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from gitteam import mail, requests, roster
 from gitteam.agents import compaction, words
-from gitteam.agents.conversation import Conversation, result
+from gitteam.agents.blocks import Block, Message, result, text_block
+from gitteam.agents.conversation import Conversation
 from gitteam.agents.desk import Desk
 from gitteam.agents.envelope import OUTPUT, SUMMARY, envelope, message_text, task_text
 from gitteam.agents.gate import Stopped
 from gitteam.agents.limits import Circles
-from gitteam.agents.model import FINISHED, Ask, Block, Message, Model, Rejected, Reply, TooLong
+from gitteam.agents.model import FINISHED, Ask, Model, Rejected, Reply, TooLong
 from gitteam.agents.settings import Settings
 from gitteam.agents.wake import Bell
 from gitteam.change import Change
@@ -220,7 +221,7 @@ class Agent:
         texts = [envelope(SUMMARY, self._summary(messages), of="what came before")]
         texts += compaction.newest_results(messages, lambda text: envelope(OUTPUT, text, of="the last call"))
         texts += compaction.newest_texts(messages)
-        return [{"type": "text", "text": text} for text in texts]
+        return [text_block(text) for text in texts]
 
     def _summary(self, messages: list[Message]) -> str:
         """The model's own summary, of as much as fits."""

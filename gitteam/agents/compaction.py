@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from gitteam.agents.model import Block, Message
+from gitteam.agents.blocks import Block, Message, text_block
 
 CLEAR_AT = 0.6  # of the window: old tool results go
 SUMMARIZE_AT = 0.8  # of the window: all but the newest is told in short
@@ -55,7 +55,7 @@ def _cleared_block(block: Block) -> Block:
 
 def with_question(messages: list[Message], question: str) -> list[Message]:
     """The conversation with one more thing said to the model."""
-    block: Block = {"type": "text", "text": question}
+    block = text_block(question)
     if messages and messages[-1]["role"] == "user":
         return [*messages[:-1], {"role": "user", "content": [*messages[-1]["content"], block]}]
     return [*messages, {"role": "user", "content": [block]}]

@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any, BinaryIO
 
-from gitteam.agents.model import Block, Message
+from gitteam.agents.blocks import Block, Message, result, text_block
 
 INTERRUPTED = (
     "interrupted: the program ended before this answered. It may or may not have taken effect: "
@@ -41,8 +41,7 @@ class Conversation:
 
     def tell(self, *texts: str, delivered: list[str] | None = None) -> None:
         """Something for the model to read before its next answer."""
-        blocks: list[Block] = [{"type": "text", "text": text} for text in texts]
-        self._step({"user": blocks, "delivered": delivered or []})
+        self._step({"user": [text_block(text) for text in texts], "delivered": delivered or []})
 
     def answer(self, results: list[Block], delivered: list[str]) -> None:
         """What its tools gave."""
@@ -99,12 +98,6 @@ class Conversation:
                 self.answer([result(call, INTERRUPTED, True) for call in calls], [])
         if self.messages[-1]["role"] == "user":
             self.tell(RESUMED)
-
-
-def result(call: Block, text: str, is_error: bool = False) -> Block:
-    """The answer to one tool call."""
-    found: Block = {"type": "tool_result", "tool_use_id": call["id"], "content": text or "(nothing)"}
-    return {**found, "is_error": True} if is_error else found
 
 
 def _open(path: str) -> BinaryIO:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 
-from gitteam.agents.model import Block
+from gitteam.agents.blocks import Block
 
 _SAME_CALL, _SAME_ERROR, _ROUNDS = 4, 3, 3
 

@@ -12,11 +12,9 @@ from typing import Any
 import anthropic
 import httpx2
 
+from gitteam.agents.blocks import Block, Message
 from gitteam.agents.gate import Gate
 from gitteam.errors import BadInput, GitteamError
-
-Block = dict[str, Any]
-Message = dict[str, Any]
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 FINISHED = ("end_turn", "stop_sequence", "tool_use")

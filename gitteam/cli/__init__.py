@@ -87,10 +87,10 @@ def run(words: list[str]) -> int:
             what += f"{' See' if what.endswith('?') else '; see'} `{e.ctx.command_path} --help`"
         return _fail(words, "usage", what, e.exit_code)
     except click.Abort:
-        return 130  # click has ended the line already
+        return _interrupted()  # click has ended the line already
     except KeyboardInterrupt:
         click.echo(err=True)
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains once more while it ends
         return 1
@@ -101,6 +101,13 @@ def run(words: list[str]) -> int:
         return _fail(
             words, "bug", f"a bug in gitteam: {type(e).__name__}: {e}; the details are in {_save_traceback()}", 1
         )
+
+
+def _interrupted() -> int:
+    # Python remembers an interrupt that passed through an `exec` of a text, as in a lazy import, and dies of it at its
+    # very end although it was caught. Any further such text makes it forget.
+    eval("0")
+    return 130
 
 
 def _color() -> bool | None:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from gitteam.agents.conversation import result
-from gitteam.agents.model import Block
+from gitteam.agents.blocks import Block, result
 from gitteam.errors import GitteamError, ToolFailed
 
 if TYPE_CHECKING:
