@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
@@ -279,14 +280,34 @@ def test_query_of_a_path_does_not_matter(server: Server) -> None:
     assert post(server, user(), "/v1/messages?beta=true")[0] == 200
 
 
-def test_body_without_length_is_rejected(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+def test_body_may_come_in_chunks(server: Server) -> None:
+    raw = json.dumps(user("x" * 3000)).encode()
     with closing(http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=TIMEOUT)) as connection:
-        connection.request("POST", "/v1/messages", iter([b"{}"]), HEADERS)
-        assert connection.getresponse().status == 400
-        connection.close()
-        connection.request("BREW", "/v1/messages")
-        answer = connection.getresponse()
-        assert (answer.status, json.loads(answer.read())["type"]) == (501, "error")
+        for _ in range(2):
+            connection.request("POST", "/v1/messages", iter([raw[:20], raw[20:]]), HEADERS)
+            answer = connection.getresponse()
+            assert (answer.status, json.loads(answer.read())["type"]) == (200, "message")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "header", "status"),
+    [
+        ("POST /v1/messages HTTP/1.1", "content-length: many", 400),
+        ("POST /v1/messages HTTP/1.1", "content-length: -1", 400),
+        ("POST /v1/messages HTTP/1.1", "transfer-encoding: chunked\r\n\r\nzz", 400),
+        ("BREW /v1/messages HTTP/1.1", "content-length: 0", 501),
+        ("nonsense", "content-length: 0", 400),
+    ],
+)
+def test_what_is_no_http_gets_an_error_in_the_form_of_the_api(
+    request_line: str, header: str, status: int, server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT) as connection:
+        connection.sendall(f"{request_line}\r\n{header}\r\n\r\n".encode())
+        answer = connection.makefile("rb").read()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert (head.split()[:2], json.loads(body)["type"]) == ([b"HTTP/1.1", str(status).encode()], "error")
     assert capfd.readouterr() == ("", "")
 
 

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import socketserver
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -78,26 +78,45 @@ class Connection(BaseHTTPRequestHandler):
     server: Listener
 
     def do_POST(self) -> None:
-        length = self.headers.get("content-length", "")
-        if not length.isdecimal():
-            self.close_connection = True
-            self._send(error(400, "the request needs a content-length"))
-        elif int(length) > MAX_BODY:
-            self._drain(int(length))
-            self._send(self.server.respond(self.path, self.headers, None))
-        else:
-            self._send(self.server.respond(self.path, self.headers, self.rfile.read(int(length))))
+        try:
+            body = self._body()
+        except ValueError as e:
+            self.close_connection = True  # nobody knows where the next request begins
+            return self._send(error(400, f"the request body cannot be read: {e}"))
+        if self.command != "POST":
+            return self._send(error(404, f"there is no {self.command} {self.path}"))
+        return self._send(self.server.respond(self.path, self.headers, body))
 
-    def _drain(self, size: int) -> None:
-        """Read what nobody wants: a connection closed over unread bytes would take the answer with it."""
-        while size > 0 and (read := len(self.rfile.read(min(size, 1 << 20)))):
-            size -= read
+    do_GET = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST
 
-    def do_GET(self) -> None:
-        self.close_connection = True  # there may be a body, which nobody reads
-        self._send(error(404, f"there is no {self.command} {self.path}"))
+    def _body(self) -> bytes | None:
+        """The body, read to its end in any case: what is left unread would take the answer with it."""
+        body, size = bytearray(), 0
+        for piece in self._pieces():
+            size += len(piece)
+            if size <= MAX_BODY:
+                body += piece
+        return bytes(body) if size <= MAX_BODY else None
 
-    do_PUT = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = do_GET
+    def _pieces(self) -> Iterator[bytes]:
+        if self.headers.get("transfer-encoding", "").lower() != "chunked":
+            yield from self._read(int(self.headers.get("content-length", "0")))
+            return
+        while size := int(self.rfile.readline(100).partition(b";")[0], 16):
+            yield from self._read(size)
+            self.rfile.readline(100)
+        while self.rfile.readline(1 << 16).strip():  # trailers
+            pass
+
+    def _read(self, size: int) -> Iterator[bytes]:
+        if size < 0:
+            raise ValueError(f"{size} bytes")
+        while size:
+            piece = self.rfile.read(min(size, 1 << 20))
+            if not piece:
+                raise ConnectionAbortedError("the client went away")
+            size -= len(piece)
+            yield piece
 
     def _send(self, out: Outgoing) -> None:
         if out.delay and self.server.closing.wait(out.delay):
