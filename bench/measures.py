@@ -30,14 +30,14 @@ SENDERS, TEXTS = MEMBERS[:4], [str(number) for number in range(250)]
 def claim(scratch: Path) -> Iterator[Row]:
     durable, fast = board(scratch / "durable", 100), board(scratch / "fast", 100, durability="fast")
     with Team(durable) as ours, Team(fast) as ours_fast, Team(board(scratch.parent / "large", **LARGE)) as ours_large:
-        subjects = {"durable": _claiming(ours), "fast": _claiming(ours_fast), "large": _claiming(ours_large)}
+        subjects = {"durable": claiming(ours), "fast": claiming(ours_fast), "large": claiming(ours_large)}
         times = in_turns(60, {"git": _committing(scratch / "plain", durable), **subjects})
     yield Row("claim, 100 tasks, durable", "git add + git commit", times["durable"], times["git"], "≤ 0.75")
     yield Row("claim, 100 tasks, fast", "git add + git commit", times["fast"], times["git"], "≤ 0.5")
     yield Row("claim, 10,000 tasks, 9,500 done", "claim, 100 tasks", times["large"], times["durable"], "≤ 1.5")
 
 
-def _claiming(team: Team, member: str = ME) -> Callable[[], float]:
+def claiming(team: Team, member: str = ME) -> Callable[[], float]:
     number = min(task.id for task in team.tasks() if task.ready)
     return timed(partial(team.claim, by=member), after=partial(team.release, number, by=member))
 
@@ -148,7 +148,7 @@ def growth(scratch: Path) -> Iterator[Row]:
 def wake(scratch: Path) -> Iterator[Row]:
     """On a board with nothing for the one who waits, until a file is renamed into it."""
     with Team(board(scratch / "board", 100, role="clerk")) as team:
-        times = in_turns(20, {"claim": _claiming(team, "user"), "wake": partial(_waking, team)})
+        times = in_turns(20, {"claim": claiming(team, "user"), "wake": partial(_waking, team)})
     measure, worst = "task file renamed → gitteam wait has printed it", shown(max(times["wake"]))
     yield Row(measure, "claim, 100 tasks, durable", times["wake"], times["claim"], "≤ 5", f"worst {worst}")
 
