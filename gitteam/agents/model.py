@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ import anthropic
 import httpx2
 
 from gitteam.agents.blocks import Block, Message
-from gitteam.agents.gate import Gate
+from gitteam.agents.gate import Closed, Gate
 from gitteam.errors import BadInput, GitteamError
+from gitteam.render import visible
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 FINISHED = ("end_turn", "stop_sequence", "tool_use")
@@ -39,6 +41,10 @@ class TooLong(Exception):
 
 class Rejected(Exception):
     """The service does not take this very request, or its answer cannot be read."""
+
+
+class Garbled(Rejected):
+    """An answer that cannot be read; another one may be better."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,11 @@ class Model:
                 "no API key: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL for a server that speaks /v1/messages; "
                 "`gitteam demo` needs neither"
             )
-        key, token = (credentials.get(name) or None for name in KEYS)
+        key, token = (_checked_key(credentials.get(name, ""), name) for name in KEYS)
+        if base_url and not _is_url(base_url):
+            raise BadInput(
+                f"ANTHROPIC_BASE_URL is no address: {_line(base_url)!r}; it looks like http://localhost:11434"
+            )
         self.gate = Gate()
         self._give_up_after = give_up_after
         self._client = anthropic.Anthropic(
@@ -96,44 +106,71 @@ class Model:
         """One reply. Waits as long as that may help, and says so; the gate's Stopped ends it."""
         garbled, began = 0, time.monotonic()
         while True:
-            ticket = self.gate.enter()
+            ticket = self._enter(began)
             try:
                 reply = self._once(ask)
             except Unreachable as e:
-                pause = self.gate.leave_failed(ticket, e.retry_after)
-                if time.monotonic() + pause - began > self._give_up_after:
-                    raise Hopeless(f"{e.reason}; gave up after {_duration(pause, began)}") from None
-                waiting(f"{e.reason}: trying again in {pause:.1f} s")
-            except Rejected:
-                self.gate.leave()
+                pause = self.gate.leave_failed(ticket, e.reason, e.retry_after)
+                if pause < self._patience(began):
+                    waiting(f"{e.reason}: trying again in {pause:.1f} s")
+            except Garbled:
+                self.gate.leave(ticket)
                 garbled += 1
                 if garbled >= _GARBLED_LIMIT:
                     raise
             except BaseException:
-                self.gate.leave()
+                self.gate.leave(ticket)
                 raise
             else:
-                self.gate.leave()
+                self.gate.leave(ticket)
                 return reply
+
+    def _enter(self, began: float) -> int:
+        try:
+            return self.gate.enter(self._patience(began))
+        except Closed as e:
+            raise Hopeless(f"{e.reason}; gave up after {_duration(e.pause, began)}") from None
+
+    def _patience(self, began: float) -> float:
+        return self._give_up_after - (time.monotonic() - began)
 
     def _once(self, ask: Ask) -> Reply:
         with _sorted_failures(ask.model):
+            inputs: dict[int, str] = {}
+            message: Any = None
             with self._client.messages.stream(
                 model=ask.model, max_tokens=ask.max_tokens, system=[{"type": "text", "text": ask.system}],
                 tools=ask.tools, messages=ask.messages, cache_control={"type": "ephemeral"},  # type: ignore[arg-type]
             ) as stream:  # fmt: skip
-                message = stream.get_final_message()
-            if isinstance(message, str) or not hasattr(message, "content"):
-                raise Unreachable("the server's answer is not from a Messages API")
-            if message.stop_reason is None:
-                raise Unreachable("the answer broke off")
-            usage = message.usage
-            counted = {
-                "input": usage.input_tokens or 0, "output": usage.output_tokens or 0,
-                "cache_read": usage.cache_read_input_tokens or 0,
-                "cache_write": usage.cache_creation_input_tokens or 0,
-            }  # fmt: skip
-            return Reply([_block(b) for b in message.content], str(message.stop_reason), counted)
+                for event in stream:
+                    message = stream.current_message_snapshot
+                    if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
+                        inputs[event.index] = inputs.get(event.index, "") + event.delta.partial_json
+            return _reply(message, inputs)
+
+
+def _reply(message: Any, inputs: dict[int, str]) -> Reply:
+    """What has come, if it is whole. `inputs` are those of its calls as they came, by the block's number."""
+    if message is None:
+        raise Unreachable("the server's answer is not from a Messages API")
+    if message.stop_reason is None:
+        raise Unreachable("the answer broke off")
+    if message.stop_reason == "tool_use":
+        for text in filter(None, inputs.values()):
+            json.loads(text)  # the SDK takes one that breaks off for whole
+    usage = message.usage
+    counted = {
+        "input": usage.input_tokens or 0, "output": usage.output_tokens or 0,
+        "cache_read": usage.cache_read_input_tokens or 0, "cache_write": usage.cache_creation_input_tokens or 0,
+    }  # fmt: skip
+    return Reply(_whole([_block(b) for b in message.content]), str(message.stop_reason), counted)
+
+
+def _whole(blocks: list[Block]) -> list[Block]:
+    """Without thoughts that led to nothing: the API takes none at the end of a message."""
+    while blocks and "thinking" in blocks[-1]["type"]:
+        blocks = blocks[:-1]
+    return blocks
 
 
 def _block(block: Any) -> Block:
@@ -146,6 +183,21 @@ def _block(block: Any) -> Block:
     return found
 
 
+def _checked_key(key: str, name: str) -> str | None:
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise BadInput(f"{name} is no key: it has characters that no key has")
+    return key or None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = httpx2.URL(text)
+    except (httpx2.InvalidURL, ValueError):
+        return False
+    return url.scheme in ("http", "https") and bool(url.host)
+
+
 @contextmanager
 def _sorted_failures(model: str) -> Iterator[None]:
     try:
@@ -153,14 +205,14 @@ def _sorted_failures(model: str) -> Iterator[None]:
     except anthropic.APIStatusError as e:
         raise _by_status(e, model) from None
     except anthropic.APIConnectionError as e:
-        raise Unreachable(f"cannot reach the API ({e.__cause__ or e})") from None
+        raise Unreachable(f"cannot reach the API ({_line(e.__cause__ or e)})") from None
     except httpx2.TransportError as e:
         raise Unreachable(f"the answer broke off ({type(e).__name__})") from None
     except anthropic.AnthropicError as e:
-        raise Rejected(str(e)) from None
-    except (ValueError, AttributeError, AssertionError) as e:
+        raise Rejected(_line(e)) from None
+    except (ValueError, AttributeError, AssertionError, LookupError, TypeError, RuntimeError) as e:
         # The SDK reads the stream piece by piece, and this is what it raises over pieces that make no sense.
-        raise Rejected(f"the answer cannot be read ({e})") from None
+        raise Garbled(f"the answer cannot be read ({_line(e)})") from None
 
 
 def _by_status(error: anthropic.APIStatusError, model: str) -> Exception:
@@ -168,6 +220,8 @@ def _by_status(error: anthropic.APIStatusError, model: str) -> Exception:
     kind = _error_type(error)
     if status in (401, 403):
         return Hopeless(f"the API refuses the key ({reason}): check ANTHROPIC_API_KEY")
+    if status == 404 and kind != "not_found_error":
+        return Hopeless(f"there is no Messages API at {error.request.url} (404): check ANTHROPIC_BASE_URL")
     if status == 404:
         return Hopeless(f"the API knows no model {model!r}: set another with `model` in .team/config.json")
     if status == 402 or "credit balance" in reason or "spend limit" in reason or kind == "billing_error":
@@ -190,7 +244,12 @@ def _reason(error: anthropic.APIStatusError) -> str:
     body = error.body if isinstance(error.body, dict) else {}
     inner = body.get("error")
     text = inner.get("message") if isinstance(inner, dict) else None
-    return " ".join(str(text or error.message).split())[:200]
+    return _line(text or error.message)
+
+
+def _line(text: object) -> str:
+    """What somebody else's program says, as a part of one line of ours."""
+    return visible(" ".join(str(text).split()))[:200]
 
 
 def _retry_after(value: str | None) -> float | None:
@@ -202,7 +261,7 @@ def _retry_after(value: str | None) -> float | None:
     except ValueError:
         try:
             seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return seconds if 0 <= seconds < 1e9 else None
 
