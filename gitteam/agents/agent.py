@@ -21,6 +21,7 @@ from gitteam.tools import Toolbox
 
 _PROTOCOL = ("shutdown_request", "plan_approval_response", "shutdown_response", "plan_approval_request")
 _CUT_OFF = "not run: your reply was cut off before its end"
+_THE_END = "(the end of this piece of work)"
 _GO_ON = "Your reply was cut off. Go on from there, in smaller steps."
 
 
@@ -47,6 +48,14 @@ class Agent:
     def work(self) -> None:
         """One piece of work; what it is has been said in the conversation. Raises GaveUp, or Stopped."""
         self.last_text, self._asked_about_end, self._warned, self._circles = "", False, False, Circles()
+        try:
+            self._take_turns()
+        except GaveUp as e:
+            self.conversation.end_turn(f"(given up: {e})")
+            raise
+        self.conversation.end_turn(_THE_END)
+
+    def _take_turns(self) -> None:
         for _ in range(self.settings.max_turns):
             self._gather()
             reply = self._ask()
@@ -88,7 +97,7 @@ class Agent:
             reply = self._call(self.conversation.messages)
         except TooLong:
             self._compact("summarize")
-            reply = self._call(self.conversation.messages)
+            reply = self._call_shortened()
         self._tokens = reply.size
         self.conversation.hear([b for b in reply.blocks if b["type"] != "text" or b["text"].strip()])
         self.last_text = reply.text or self.last_text
@@ -103,6 +112,12 @@ class Agent:
         except Rejected as e:
             raise GaveUp(str(e)) from None
 
+    def _call_shortened(self) -> Reply:
+        try:
+            return self._call(self.conversation.messages)
+        except TooLong as e:
+            raise GaveUp(f"the conversation does not fit into the model's window, shortened as it is ({e})") from None
+
     def _acknowledge(self) -> None:
         """The model has read these and has answered: only now they leave the inbox."""
         ids = sorted(self.conversation.delivered)
@@ -115,12 +130,13 @@ class Agent:
 
     def _is_over(self, reply: Reply) -> bool:
         if reply.stop_reason == "refusal":
+            self._answer(reply, _CUT_OFF)
             raise GaveUp("the model refused")
         if reply.stop_reason == "model_context_window_exceeded":
             self._answer(reply, _CUT_OFF)
             self._compact("summarize")
             return False
-        if reply.stop_reason == "tool_use" and reply.calls:
+        if reply.stop_reason in ("tool_use", "end_turn") and reply.calls:
             self._run_tools(reply)
             return self._may_end() if self.desk.ending else self._go_on()
         if reply.stop_reason not in FINISHED and (reply.calls or reply.stop_reason in ("max_tokens", "pause_turn")):
@@ -139,12 +155,15 @@ class Agent:
         self.conversation.answer(results, [m.id for m in read])
         self._tokens += sum(len(str(r["content"])) for r in results) // 4
         self._asked_about_end = False
-        for call, outcome in zip(reply.calls, results, strict=True):
-            if found := self._circles.note(call, outcome):
-                if self._warned:
-                    raise GaveUp(f"going round in circles: {found}")
-                self._warned = True
-                self.conversation.tell(f"You are going round in circles: {found}. Try something else, or hand back.")
+        found = [self._circles.note(call, outcome) for call, outcome in zip(reply.calls, results, strict=True)]
+        if any(found):
+            self._warn_or_give_up(next(filter(None, found)))
+
+    def _warn_or_give_up(self, found: str) -> None:
+        if self._warned:
+            raise GaveUp(f"going round in circles: {found}")
+        self._warned = True
+        self.conversation.tell(f"You are going round in circles: {found}. Try something else, or hand back.")
 
     def _go_on(self) -> bool:
         if self.desk.waits_for_approval():
@@ -208,8 +227,7 @@ class Agent:
         else:
             after = [{"role": "user", "content": self._new_beginning()}]
         self.say("makes room in its conversation")
-        self.conversation.begin_anew(after)
-        self.conversation.tell(self._identity())
+        self.conversation.begin_anew(compaction.with_question(after, self._identity()))
         self._tokens = len(str(self.conversation.messages)) // 4
 
     def _identity(self) -> str:

@@ -55,6 +55,16 @@ class Conversation:
         """These have left the inbox, and cannot come a second time."""
         self._step({"taken": ids})
 
+    def keep_delivered(self, present: set[str]) -> None:
+        """These are in the inbox now. What is not was taken; the program may have ended before it said so."""
+        if gone := self.delivered - present:
+            self.forget(sorted(gone))
+
+    def end_turn(self, text: str) -> None:
+        """A piece of work is over. What has no answer gets this one: it is not put to the model again."""
+        if self.messages and self.messages[-1]["role"] == "user":
+            self.hear([text_block(text)])
+
     def begin_anew(self, messages: list[Message]) -> None:
         """Compaction: from here on the conversation is this."""
         self._step({"compacted": messages})
@@ -96,7 +106,8 @@ class Conversation:
             calls = [b for b in last["content"] if b["type"] == "tool_use"]
             if calls:
                 self.answer([result(call, INTERRUPTED, True) for call in calls], [])
-        if self.messages[-1]["role"] == "user":
+        last = self.messages[-1]
+        if last["role"] == "user" and last["content"][-1] != text_block(RESUMED):
             self.tell(RESUMED)
 
 
@@ -106,14 +117,15 @@ def _open(path: str) -> BinaryIO:
 
 def _steps(file: BinaryIO) -> list[dict[str, Any]]:
     file.seek(0)
-    steps = []
-    for line in file:
-        try:
-            step = json.loads(line)
-        except ValueError:
-            if not line.endswith(b"\n"):
-                file.write(b"\n")  # so that what comes next is a line of its own
-            continue
-        if isinstance(step, dict):
-            steps.append(step)
-    return steps
+    data = file.read()
+    if data and not data.endswith(b"\n"):
+        file.write(b"\n")  # so that what comes next is a line of its own
+        file.flush()
+    return [step for line in data.split(b"\n") if isinstance(step := _parsed(line), dict)]
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

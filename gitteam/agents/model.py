@@ -155,7 +155,7 @@ def _reply(message: Any, inputs: dict[int, str]) -> Reply:
         raise Unreachable("the server's answer is not from a Messages API")
     if message.stop_reason is None:
         raise Unreachable("the answer broke off")
-    if message.stop_reason == "tool_use":
+    if message.stop_reason in FINISHED:
         for text in filter(None, inputs.values()):
             json.loads(text)  # the SDK takes one that breaks off for whole
     usage = message.usage

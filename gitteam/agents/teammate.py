@@ -96,7 +96,9 @@ class Teammate:
         """Own open task, then messages, then a task that is ready. What it is goes into the conversation."""
         files, board = self.team.look()
         held = board.held_by(self.name)
-        unread = [m for m in mail.read_inbox(files, self.name) if m.id not in self.agent.conversation.delivered]
+        inbox = mail.read_inbox(files, self.name)
+        self.agent.conversation.keep_delivered({m.id for m in inbox})
+        unread = [m for m in inbox if m.id not in self.agent.conversation.delivered]
         waits = self.agent.conversation.messages and self.agent.conversation.messages[-1]["role"] == "user"
         if not held and (unread or waits) and not self._ignores({m.sender for m in unread}):
             self.desk.begin_piece(None)
