@@ -177,6 +177,24 @@ def test_turn_answers_once_though_16_ask_at_once(serve: Serve) -> None:
         assert sorted(r.number for r in server.requests) == list(range(1, 17))
 
 
+def test_turn_answers_once_though_another_asks_while_it_is_chosen() -> None:
+    script = Script.parse('[[turn]]\nsees = "hello"\nsays = "1"\n[[turn]]\nsees = "hello"\nsays = "2"')
+    answers: list[Any] = []
+
+    class Slow(Request):
+        @property
+        def new_text(self) -> str:
+            if not other.ident:
+                other.start()
+                other.join(0.1)  # it ends only where it is not made to wait
+            return "hello"
+
+    other = threading.Thread(target=lambda: answers.append(script(Request(2, user()))))
+    first = script(Slow(1, user()))
+    other.join(TIMEOUT)
+    assert [answer.says for answer in (first, *answers) if answer] == ["1", "2"]
+
+
 # -- bad scripts ----------------------------------------------------------------------------------
 
 

@@ -99,6 +99,8 @@ REJECTED: dict[str, tuple[Any, str]] = {
         "messages.0.content.0: thinking blocks can only be in assistant messages",
     ),
     "empty system block": (user(system=[{"type": "text", "text": ""}]), "system.0.text: text must not be empty"),
+    "image as system": (user(system=[{"type": "image"}]), "system.0: must be a block of type text"),
+    "system block of wrong type": (user(system=["x"]), "system.0: must be a block of type text"),
     "system of wrong type": (user(system=1), "system: must be a list"),
     "call without result": (talk("x", [CALL], "x"), "messages: tool_use without a tool_result in the next message: t1"),
     "one of two without result": (
