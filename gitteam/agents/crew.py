@@ -14,10 +14,12 @@ from gitteam.agents.settings import Settings
 from gitteam.agents.teammate import FAILED, TIMEOUT, Teammate
 from gitteam.agents.wake import Bell, Look, Sleeper
 from gitteam.change import Change
-from gitteam.errors import GitteamError
+from gitteam.errors import Conflict, GitteamError
 from gitteam.team import Team
+from gitteam.watch import Watch
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+PATIENCE = 30.0  # seconds for somebody who was asked to end
 
 
 class Crew:
@@ -30,74 +32,121 @@ class Crew:
         self, team: Team, names: list[str], model: Model, settings: Settings, say: Callable[[str, str], None],
         show: Callable[[journal.Entry], None],
     ):  # fmt: skip
-        self._team, self._model, self._settings, self._say = team, model, settings, say
+        self._team, self._names, self._model, self._settings, self._say = team, names, model, settings, say
         self._show = show
-        self.stop = threading.Event()
+        self.stop = threading.Event()  # everybody is to stop
         self.failures: dict[str, str] = {}
-        self._quiet = threading.Event()  # nobody has anything to do, or everybody has ended
-        self._until_done = False
+        self._stops: dict[str, threading.Event] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._over = threading.Event()  # nobody has anything to do, or everybody has ended
+        self._until_done, self._stays = False, True
         self._seen = team.ledger.tip()
-        self._threads = {n: threading.Thread(target=self._keep, args=(n,), name=n, daemon=True) for n in names}
-        self._running = set(names)
-        self._bell = Bell(team, lambda text: say("", text))
-        self._bell.on_look += [self._tail, self._check_done]
+        self.bell = Bell(team, lambda text: say("", text))
+        self.bell.on_look += [self._tail, self._check_done]
 
     def run(self, until_done: bool = False, stays: bool = True) -> None:
         """Until everybody has ended: because they were stopped, or with `until_done` because nothing is left."""
         self._until_done, self._stays = until_done, stays
-        for thread in self._threads.values():
-            thread.start()
-        self._quiet.wait()
+        for name in self._names:
+            self.start(name)
+        self._over.wait()
         self.ask_to_stop()
-        for thread in self._threads.values():
-            thread.join()
-        self._bell.close()
-        self._tail_now()
+        self.finish()
+
+    def start(self, name: str) -> None:
+        """Let a member live; one that ended can be started again."""
+        if self.stop.is_set():
+            return
+        self._stops[name] = threading.Event()
+        self._threads[name] = threading.Thread(target=self._keep, args=(name,), name=name, daemon=True)
+        self._threads[name].start()
+
+    def running(self) -> set[str]:
+        """Who has not ended, awake or asleep."""
+        return {name for name, thread in self._threads.copy().items() if thread.is_alive()}
 
     def ask_to_stop(self) -> None:
-        """Everybody finishes the current call, hands back and leaves. Safe in a signal handler's thread."""
+        """Everybody finishes the current call, hands back and leaves."""
         self.stop.set()
+        for stop in self._stops.copy().values():
+            stop.set()
         self._model.gate.stop()
-        self._bell.wake_all()
-        self._quiet.set()
+        self.bell.wake_all()
+        self._over.set()
+
+    def finish(self) -> None:
+        """Wait until everybody has left."""
+        for thread in self._threads.copy().values():
+            thread.join()
+        self.bell.close()
+        self._tail_now()
 
     def abandon(self) -> None:
         """Hand back what everybody holds, now, while their calls are still under way. The process ends after this."""
-        for name in sorted(self._running):
+        for name in sorted(self.running()):
             self._team.change(name, lambda c, name=name: _leave_at_once(c, name))  # type: ignore[misc]
+
+    def end_all(self, names: list[str]) -> list[str]:
+        """Wait until these have ended as they were asked to, then end those who have not; returns who is left."""
+        left = self._await_end(names, PATIENCE)
+        for name in left:
+            if name in self._stops:
+                self._stops[name].set()
+                self.bell.wake(name)
+        return self._await_end(left, PATIENCE)
+
+    def _await_end(self, names: list[str], seconds: float) -> list[str]:
+        deadline = time.monotonic() + seconds
+        with Watch(self._team.place) as watch:
+            while left := [name for name in names if self._team.is_alive(name)]:
+                if time.monotonic() >= deadline or self.stop.is_set():
+                    break
+                watch.wait(deadline - time.monotonic())
+        for name in set(names) - set(left):
+            if thread := self._threads.get(name):
+                thread.join(PATIENCE)
+        return left
+
+    def archive(self, name: str) -> None:
+        """Put a conversation away: whoever is called the same later is somebody else."""
+        path = os.path.join(self._team.place.transcripts, f"{name}.jsonl")
+        if os.path.exists(path):
+            os.rename(path, f"{path[: -len('.jsonl')]}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}.jsonl")
 
     # -- one member -----------------------------------------------------------------------------
 
     def _keep(self, name: str) -> None:
         """Keep one member alive: woken after it went to sleep for good, started again after a crash."""
-        pause = _FIRST_PAUSE
+        stop, pause = self._stops[name], _FIRST_PAUSE
+        self.failures.pop(name, None)
         try:
-            while not self.stop.is_set():
+            while not stop.is_set():
                 began = time.monotonic()
-                mate = Teammate(self._team, name, self._model, self._settings, self._bell, self.stop, self._say)
+                mate = Teammate(self._team, name, self._model, self._settings, self.bell, stop, self._say)
                 try:
                     ended = mate.live()
-                except GitteamError as e:
-                    self.failures[name] = str(e)
-                    self._say(name, f"cannot go on: {e}")
+                except Conflict as e:  # it lives elsewhere
+                    self._fail(name, str(e))
                     return
                 except Exception as e:
                     pause = _FIRST_PAUSE if time.monotonic() - began > _LONGEST_PAUSE else pause
-                    self._say(
-                        name, f"crashed ({type(e).__name__}: {e}), starts again in {pause:g} s; see {self._log()}"
-                    )
-                    self.stop.wait(pause)
+                    what = str(e) if isinstance(e, GitteamError) else f"{type(e).__name__}: {e}; see {self._log()}"
+                    self._say(name, f"crashed, and starts again in {pause:g} s: {what}")
+                    stop.wait(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
                     continue
                 if ended == FAILED:
                     self.failures[name] = mate.failure
                 if ended != TIMEOUT or not self._stays:
                     return
-                self._bell.sleep(name)
+                self.bell.sleep(name)
         finally:
-            self._running.discard(name)
-            if not self._running:
-                self._quiet.set()
+            if self.running() == {name}:
+                self._over.set()
+
+    def _fail(self, name: str, reason: str) -> None:
+        self.failures[name] = reason
+        self._say(name, f"cannot start: {reason}")
 
     def _log(self) -> str:
         path = self._team.place.log
@@ -118,10 +167,10 @@ class Crew:
 
     def _check_done(self, look: Look, asleep: list[Sleeper]) -> None:
         """Whether nobody here has anything to do, and nobody elsewhere does what could give them something."""
-        if not self._until_done or {s.name for s in asleep} != self._running or any(s.plan for s in asleep):
+        if not self._until_done or {s.name for s in asleep} != self.running() or any(s.plan for s in asleep):
             return
         if not any(task.run and liveness.holds(self._team.place, task) for task in look.board.held()):
-            self._quiet.set()
+            self._over.set()
 
 
 def _leave_at_once(change: Change, name: str) -> None:

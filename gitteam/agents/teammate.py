@@ -43,6 +43,7 @@ class Teammate:
         self.bell, self.stop = bell, stop
         self._tell_watcher = say
         self._talked = 0  # pieces of work in a row that were only talk
+        self._interrupted = False  # it has been told something in an earlier life and has not answered
         self._has_news = False  # it has worked since it last told the lead that it is idle
         self.failure = ""
 
@@ -53,6 +54,7 @@ class Teammate:
             workplace = Workplace(place.root, os.path.join(place.outputs, self.name))
             self.desk = Desk(self.team, member, life.run, workplace, self.stop)
             conversation = Conversation(os.path.join(place.transcripts, f"{self.name}.jsonl"))
+            self._interrupted = conversation.is_unanswered
             try:
                 self._commit(self._joins)
                 self.agent = Agent(
@@ -93,22 +95,27 @@ class Teammate:
             return FAILED
 
     def _find_work(self, meant: int | None) -> bool:
-        """Own open task, then messages, then a task that is ready. What it is goes into the conversation."""
+        """Own open task, then messages, then a task that is ready, then what a restart interrupted.
+
+        What it is goes into the conversation.
+        """
         files, board = self.team.look()
         held = board.held_by(self.name)
-        inbox = mail.read_inbox(files, self.name)
-        self.agent.conversation.keep_delivered({m.id for m in inbox})
-        unread = [m for m in inbox if m.id not in self.agent.conversation.delivered]
-        waits = self.agent.conversation.messages and self.agent.conversation.messages[-1]["role"] == "user"
-        if not held and (unread or waits) and not self._ignores({m.sender for m in unread}):
-            self.desk.begin_piece(None)
-            self._commit(self._begins)
-            self._talked += 1 if {m.sender for m in unread} & self.team.config().members.keys() else -self._talked
-            return True
+        unread = [m for m in mail.read_inbox(files, self.name) if m.id not in self.agent.conversation.delivered]
+        senders = {m.sender for m in unread}
+        interrupted, self._interrupted = self._interrupted, False
+        if not held and unread and not self._ignores(senders):
+            return self._talk(senders)
         number = held[0].id if held else meant
-        if number is None and not board.next_for(self.desk.member):
-            return False
-        return self._take(number)
+        if (number is not None or board.next_for(self.desk.member)) and self._take(number):
+            return True
+        return interrupted and self._talk(set())
+
+    def _talk(self, senders: set[str]) -> bool:
+        self.desk.begin_piece(None)
+        self._commit(self._begins)
+        self._talked += 1 if senders & self.team.config().members.keys() else -self._talked
+        return True
 
     def _ignores(self, senders: set[str]) -> bool:
         return self._talked >= TALK_LIMIT and not senders & {layout.LEAD, layout.USER}

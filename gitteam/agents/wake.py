@@ -55,8 +55,10 @@ def who_wakes(look: Look, sleepers: Iterable[Sleeper], promised: dict[int, str])
     free = []
     for sleeper in sorted(sleepers, key=lambda s: s.since):
         member = look.config.members.get(sleeper.name)
-        if member is None or look.news_for(sleeper):
+        if look.news_for(sleeper) or (member is None and sleeper.name != layout.LEAD):
             woken[sleeper.name] = None
+        elif member is None:
+            continue  # the lead takes no task
         elif sleeper.plan:
             if not requests.is_waiting(requests.read_requests(look.files), sleeper.name, sleeper.plan):
                 woken[sleeper.name] = None
@@ -106,6 +108,12 @@ class Bell:
         with self._mutex:
             self._sleepers.pop(name, None)
             return found or sleeper.woken.is_set(), self._tasks.pop(name, None)
+
+    def wake(self, name: str) -> None:
+        """Whatever it waits for: there is a reason to look up."""
+        with self._mutex:
+            if sleeper := self._sleepers.pop(name, None):
+                sleeper.woken.set()
 
     def wake_all(self) -> None:
         """The team is stopping."""
