@@ -9,17 +9,28 @@ import html
 import re
 
 from gitteam.records import Message, Task
-from gitteam.render import visible
+from gitteam.render import HIDDEN, visible
 
 MESSAGE, TASK, OUTPUT, NOTES, SUMMARY = "message", "task", "output", "notes", "summary"
-_TAGS = "|".join((MESSAGE, TASK, OUTPUT, NOTES, SUMMARY))
-_TAG = re.compile(rf"<(?=\s*/?\s*(?:{_TAGS})\b)", re.IGNORECASE)
+_GAP = rf"[\s{HIDDEN}]*+"  # what a reader may not see between two letters
+_TAGS = "|".join(_GAP.join(tag) for tag in (MESSAGE, TASK, OUTPUT, NOTES, SUMMARY))
+_TAG = re.compile(rf"[<＜﹤](?={_GAP}[/／]?{_GAP}(?:{_TAGS})(?!\w))", re.IGNORECASE)
 
 
 def envelope(tag: str, text: str, **attributes: object) -> str:
     """`text` between tags of ours, its origin in the attributes."""
     head = "".join(f' {key.rstrip("_")}="{_attribute(value)}"' for key, value in attributes.items() if value != "")
-    return f"<{tag}{head}>\n{_TAG.sub('&lt;', text)}\n</{tag}>"
+    return f"<{tag}{head}>\n{without_tags(text)}\n</{tag}>"
+
+
+def without_tags(text: str) -> str:
+    """Text in which nothing reads like an envelope of ours beginning or ending."""
+    return _TAG.sub("&lt;", text)
+
+
+def one_line(text: str) -> str:
+    """Somebody's words within a line of ours."""
+    return without_tags(" ".join(visible(text).split()))
 
 
 def _attribute(value: object) -> str:
@@ -37,7 +48,7 @@ def message_text(message: Message, redelivered: bool = False) -> str:
 
 def task_text(task: Task) -> str:
     """A task as it is handed over."""
-    parts = [f"Task #{task.id}: {' '.join(visible(task.subject).split())}"]
+    parts = [f"Task #{task.id}: {one_line(task.subject)}"]
     parts += [envelope(TASK, task.description or "(no description)", id=task.id, claim=task.claim)]
     parts += [envelope(NOTES, task.notes, task=task.id)] if task.notes else []
     return "\n".join(parts)

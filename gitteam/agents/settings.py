@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from gitteam.errors import BadInput
 from gitteam.layout import CONFIG
 
 NEVER = "never"
+_MOST = 1e9  # longer than that no timer can be set
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,21 @@ def read_settings(values: dict[str, Any]) -> Settings:
     if known.get("idle_timeout") == NEVER:
         known["idle_timeout"] = None
     for key, value in known.items():
-        wanted = type(getattr(Settings, key))
-        numeric = wanted in (int, float) and isinstance(value, int | float) and not isinstance(value, bool)
-        fits = isinstance(value, str) and value if wanted is str else numeric and value > 0
-        if not fits and not (key == "idle_timeout" and value is None):
-            expected = "a name" if wanted is str else "a number above 0"
+        if key == "idle_timeout" and value is None:
+            continue
+        fits, expected = _FORMS[type(getattr(Settings, key))]
+        if not fits(value):
             also = f', or "{NEVER}"' if key == "idle_timeout" else ""
-            raise BadInput(f"{CONFIG}: settings: {key} is {expected}{also}, not {value!r}")
-        if wanted is int and value is not None:
-            known[key] = int(value)
+            raise BadInput(f"{CONFIG}: settings: {key} is {expected}{also}, not {value!r:.80}")
     return Settings(**known)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MOST
+
+
+_FORMS: dict[type, tuple[Callable[[Any], bool], str]] = {
+    str: (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
+    int: (lambda value: isinstance(value, int) and _is_number(value), "a whole number above 0"),
+    float: (_is_number, "a number of seconds above 0"),
+}

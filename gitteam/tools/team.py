@@ -6,7 +6,7 @@ import json
 
 from gitteam import layout, mail, moves, requests, roster
 from gitteam.agents.desk import Desk
-from gitteam.agents.envelope import message_text, task_text
+from gitteam.agents.envelope import OUTPUT, envelope, message_text, one_line, task_text
 from gitteam.change import Change
 from gitteam.errors import BadInput
 from gitteam.records import CANCELLED, COMPLETED, IN_PROGRESS, PENDING, Task
@@ -30,14 +30,15 @@ def _task_get(desk: Desk, id: int) -> str:
 
 
 def _task_list(desk: Desk) -> str:
-    return "\n".join(_line(task) for task in desk.team.tasks()) or "The board is empty."
+    lines = [_line(task) for task in desk.team.tasks()]
+    return envelope(OUTPUT, "\n".join(lines), of="task_list") if lines else "The board is empty."
 
 
 def _line(task: Task) -> str:
     facts = [task.status, *([f"owner {task.owner}"] if task.owner else []), *([task.reason] if task.reason else [])]
     facts += ["ready"] if task.ready else []
     facts += [f"for {task.role}"] if task.role else []
-    return f"#{task.id} [{', '.join(facts)}] {task.subject}"
+    return f"#{task.id} [{', '.join(facts)}] {one_line(task.subject)}"
 
 
 def _task_update(
