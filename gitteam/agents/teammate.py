@@ -101,7 +101,9 @@ class Teammate:
         """
         files, board = self.team.look()
         held = board.held_by(self.name)
-        unread = [m for m in mail.read_inbox(files, self.name) if m.id not in self.agent.conversation.delivered]
+        inbox = mail.read_inbox(files, self.name)
+        self.agent.conversation.keep_delivered({m.id for m in inbox})
+        unread = [m for m in inbox if m.id not in self.agent.conversation.delivered]
         senders = {m.sender for m in unread}
         interrupted, self._interrupted = self._interrupted, False
         if not held and unread and not self._ignores(senders):
