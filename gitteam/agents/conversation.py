@@ -37,6 +37,11 @@ class Conversation:
     def close(self) -> None:
         self._file.close()
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether something has been said to the model that it has not answered."""
+        return bool(self.messages) and self.messages[-1]["role"] == "user"
+
     # -- growing ----------------------------------------------------------------------------
 
     def tell(self, *texts: str, delivered: list[str] | None = None) -> None:
@@ -62,7 +67,7 @@ class Conversation:
 
     def end_turn(self, text: str) -> None:
         """A piece of work is over. What has no answer gets this one: it is not put to the model again."""
-        if self.messages and self.messages[-1]["role"] == "user":
+        if self.is_unanswered:
             self.hear([text_block(text)])
 
     def begin_anew(self, messages: list[Message]) -> None:
@@ -106,8 +111,7 @@ class Conversation:
             calls = [b for b in last["content"] if b["type"] == "tool_use"]
             if calls:
                 self.answer([result(call, INTERRUPTED, True) for call in calls], [])
-        last = self.messages[-1]
-        if last["role"] == "user" and last["content"][-1] != text_block(RESUMED):
+        if self.is_unanswered and self.messages[-1]["content"][-1] != text_block(RESUMED):
             self.tell(RESUMED)
 
 
