@@ -256,8 +256,9 @@ def test_a_timeout_is_at_most_ten_minutes(place: Workplace, monkeypatch: pytest.
 
 @pytest.mark.parametrize("number", ["TERM", "KILL"])
 def test_a_command_that_ends_its_supervisor_does_not_get_away(place: Workplace, number: str) -> None:
-    shown = place.run(f"setsid sleep 600 & echo $! $$ > pids; kill -{number} $PPID; sleep 600")
-    assert shown == "[stopped: its processes were ended from outside]" or shown.startswith("[ended ")
+    shown = place.run(f"(setsid {SLEEPS} &) & {UNTIL_IT_RUNS} echo $$ >> pids; kill -{number} $PPID; sleep 600")
+    assert shown.endswith("[stopped: its processes were ended from outside]")
+    assert len(pids_in(place)) == 2
     assert [pid for pid in pids_in(place) if is_running(pid)] == []
 
 

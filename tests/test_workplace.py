@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -102,6 +103,19 @@ def test_a_huge_file_is_read_in_parts_without_holding_it(place: Workplace, repo:
     assert place.read("a", 1_200_000) == "1200000\t001200000"
     with refused("too many to edit"):
         place.edit("a", "000000001", "x")
+
+
+def test_a_line_of_any_length_takes_little_memory(place: Workplace, repo: Path) -> None:
+    with open(repo / "a", "w") as f:
+        for _ in range(60):
+            f.write("x" * 1_000_000)
+        f.write("\nend\n")
+    tracemalloc.start()
+    try:
+        assert place.read("a", 2) == "     2\tend"
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
@@ -415,6 +429,12 @@ def test_git_s_files_are_guarded_wherever_the_repository_is(place: Workplace, re
     (repo / ".git").unlink()
     (repo / ".git").symlink_to("moved")
     attempts(place, "moved/config", "belongs to git")
+
+
+def test_a_repository_inside_is_guarded_under_its_name(place: Workplace, repo: Path) -> None:
+    (repo / "sub/real").mkdir(parents=True)
+    (repo / "sub/.git").symlink_to("real")
+    attempts(place, "sub/.git/config", "belongs to git")
 
 
 def test_a_work_tree_inside_git_s_directory_is_a_work_tree(repo: Path, tmp_path: Path) -> None:
