@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import threading
 
@@ -13,12 +12,11 @@ from gitteam.workplace.editing import edited, encode
 from gitteam.workplace.files import Fingerprint, Place, telling
 from gitteam.workplace.output import Output
 from gitteam.workplace.processes import LIMIT, STOPPING, Outcome, run_command
-from gitteam.workplace.secrets import clean_environment
+from gitteam.workplace.shell import check_command, environment, find_shell
 
 __all__ = ["DEFAULT_SECONDS", "MAX_SECONDS", "Workplace"]
 
 DEFAULT_SECONDS, MAX_SECONDS = 120.0, 600.0
-MAX_COMMAND = 128_000  # bytes; the system takes hardly more in one argument
 
 
 class Workplace:
@@ -37,20 +35,20 @@ class Workplace:
 
     def environment(self) -> dict[str, str]:
         """The variables a command gets."""
-        return {**clean_environment(os.environ), "PWD": self.root}
+        return environment(self.root)
 
     def run(self, command: str, timeout: float = DEFAULT_SECONDS, stop: threading.Event | None = None) -> str:
         """Run a shell command; when this returns, none of its processes is left."""
         if not timeout > 0:
             raise ToolFailed("the timeout must be more than 0 seconds")
-        data = _command(command)
+        data = check_command(command)
         timeout, stop = min(timeout, MAX_SECONDS), stop or threading.Event()
         if stop.is_set():
             return f"[stopped: {STOPPING}]"
         output = Output(self.spill)
         try:
             with telling("run a command in", self.root):
-                outcome = run_command(data, _shell(), self.root, self.environment(), output.take, timeout, stop)
+                outcome = run_command(data, find_shell(), self.root, self.environment(), output.take, timeout, stop)
         finally:
             text = output.close()
         remarks = _remarks(outcome, timeout)
@@ -137,36 +135,14 @@ def _key(place: Place) -> Place:
     return Place(place.base, place.names, "")
 
 
-def _command(text: str) -> bytes:
-    data = encode(text)
-    if not data.strip():
-        raise ToolFailed("the command is empty")
-    if b"\0" in data:
-        raise ToolFailed("the command has a NUL character")
-    if len(data) > MAX_COMMAND:
-        raise ToolFailed(f"the command has {len(data):,} bytes, too many: write them to a file and run that")
-    return data
-
-
-def _shell() -> str:
-    shell = shutil.which("bash") or shutil.which("sh")
-    if not shell:
-        raise ToolFailed("there is no shell on this machine: neither bash nor sh is in PATH")
-    return shell
-
-
 def _remarks(outcome: Outcome, timeout: float) -> list[str]:
-    remarks = []
+    remarks = [f"[{remark}]" for remark in outcome.leftovers]
     if outcome.stopped == LIMIT:
         remarks.append(f"[stopped after {timeout:g} s: {LIMIT}]")
     elif outcome.stopped:
         remarks.append(f"[stopped: {outcome.stopped}]")
-    elif outcome.code is None:
+    elif outcome.exit_code is None:
         remarks.append("[stopped: its processes were ended from outside]")
-    elif outcome.code:
-        remarks.append(f"[exit code {outcome.code if outcome.code > 0 else 128 - outcome.code}]")
-    if outcome.left and not outcome.stopped:
-        remarks.insert(0, f"[ended {outcome.left} process{'es' * (outcome.left != 1)} left running]")
-    if outcome.immortal:
-        remarks.insert(0, f"[{outcome.immortal} process{'es' * (outcome.immortal != 1)} could not be ended]")
+    elif outcome.exit_code:
+        remarks.append(f"[exit code {outcome.exit_code}]")
     return remarks

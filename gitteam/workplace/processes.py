@@ -39,6 +39,32 @@ class Outcome:
     left: int
     immortal: int
 
+    @property
+    def exit_code(self) -> int | None:
+        """As shells tell it: the death by a signal is a number above 128."""
+        return 128 - self.code if self.code is not None and self.code < 0 else self.code
+
+    @property
+    def leftovers(self) -> list[str]:
+        """What is worth telling of the processes it left."""
+        remarks = []
+        if self.immortal:
+            remarks.append(f"{self.immortal} process{'es' * (self.immortal != 1)} could not be ended")
+        if self.left and not self.stopped:
+            remarks.append(f"ended {self.left} process{'es' * (self.left != 1)} left running")
+        return remarks
+
+
+@dataclass(frozen=True)
+class Files:
+    """Open files for a command: to read, if not nothing; to write to, so that only its errors are taken."""
+
+    stdin: int | None = None
+    stdout: int | None = None
+
+
+NO_FILES = Files()
+
 
 def run_command(
     command: bytes,
@@ -48,10 +74,11 @@ def run_command(
     take: Callable[[bytes], None],
     timeout: float,
     stop: threading.Event,
+    files: Files = NO_FILES,
 ) -> Outcome:
     """Run a command to its end, its time limit or the stop; afterwards none of its processes is left."""
     deadline = time.monotonic() + timeout
-    with Running(command, shell, directory, environ, take) as running:
+    with Running(command, shell, directory, environ, take, files) as running:
         stopped = running.watch(deadline, stop)
         return running.end(stopped)
 
@@ -60,7 +87,13 @@ class Running:
     """A command that runs, with whatever it starts."""
 
     def __init__(
-        self, command: bytes, shell: str, directory: str, environ: dict[str, str], take: Callable[[bytes], None]
+        self,
+        command: bytes,
+        shell: str,
+        directory: str,
+        environ: dict[str, str],
+        take: Callable[[bytes], None],
+        files: Files = NO_FILES,
     ):
         self._command, self._take = command, take
         self._mark = os.urandom(16).hex()
@@ -70,12 +103,12 @@ class Running:
         self._code: int | None = None
         self._gone = False  # all of its processes, for certain
         self._known: dict[int, Process] = {}
-        with contextlib.ExitStack() as files:
-            self._output, writer = _pipe(files)
-            self._teller, teller = _pipe(files)
+        with contextlib.ExitStack() as ends:
+            self._output, writer = _pipe(ends)
+            self._teller, teller = _pipe(ends)
             with writer, teller:
-                self._process = _start(shell, directory, environ, writer.fileno(), teller.fileno())
-            self._files = files.pop_all()
+                self._process = _start(shell, directory, environ, writer.fileno(), teller.fileno(), files)
+            self._ends = ends.pop_all()
         self._since = started_at(self._process.pid)
         self._open = {self._output, self._teller}
         self._poll = select.poll()
@@ -92,7 +125,7 @@ class Running:
         finally:
             self._process.kill()
             self._process.wait()
-            self._files.close()
+            self._ends.close()
 
     def _hand_over(self) -> None:
         assert self._process.stdin
@@ -210,20 +243,24 @@ class Running:
         )
 
 
-def _pipe(files: contextlib.ExitStack) -> tuple[int, io.FileIO]:
+def _pipe(ends: contextlib.ExitStack) -> tuple[int, io.FileIO]:
     """Both ends of a new pipe. Reading from it never blocks."""
     reader, writer = os.pipe()
-    files.callback(os.close, reader)
+    ends.callback(os.close, reader)
     os.set_blocking(reader, False)
     return reader, io.FileIO(writer, "w")
 
 
-def _start(shell: str, directory: str, environ: dict[str, str], output: int, teller: int) -> subprocess.Popen[bytes]:
+def _start(
+    shell: str, directory: str, environ: dict[str, str], output: int, teller: int, files: Files
+) -> subprocess.Popen[bytes]:
     program = [sys.executable, "-I", "-S", supervisor.__file__, str(teller), str(os.getpid()), shell]
+    given = [] if files.stdin is None else [files.stdin]
+    stdout = output if files.stdout is None else files.stdout
     try:
         return subprocess.Popen(
-            program, cwd=directory, env=environ, stdin=subprocess.PIPE, stdout=output, stderr=output,
-            pass_fds=(teller,), start_new_session=True,
+            [*program, *map(str, given)], cwd=directory, env=environ, stdin=subprocess.PIPE, stdout=stdout,
+            stderr=output, pass_fds=(teller, *given), start_new_session=True,
         )  # fmt: skip
     except OSError as e:
         raise ToolFailed(f"the command could not be started in {directory}: {(e.strerror or str(e)).lower()}") from None

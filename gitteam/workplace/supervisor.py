@@ -2,8 +2,9 @@
 
 On Linux every process of the tree that loses its parent becomes a child of this one, however it was
 started: none gets away unseen. It runs as a program of its own, by its path, and imports nothing of
-gitteam. The command comes on stdin; what is told goes to a pipe, a line each: `pid 17` of the shell,
-`exit 3` when that has ended, `gone` when all the others have too.
+gitteam. The command comes on stdin; what that is to read, if anything, is a file handed down. What is
+told goes to a pipe, a line each: `pid 17` of the shell, `exit 3` when that has ended, `gone` when all
+the others have too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _abandon(number: int, frame: object) -> None:
     raise _Abandoned
 
 
-def main(teller: int, parent: int, shell: str) -> None:
+def main(teller: int, parent: int, shell: str, stdin: int | None = None) -> None:
     os.set_inheritable(teller, False)
     try:
         signal.signal(signal.SIGTERM, _abandon)
@@ -34,15 +35,17 @@ def main(teller: int, parent: int, shell: str) -> None:
             prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() == parent:
-            _supervise(teller, shell)
+            _supervise(teller, shell, stdin)
     except _Abandoned:
         _kill_all()
 
 
-def _supervise(teller: int, shell: str) -> None:
+def _supervise(teller: int, shell: str, stdin: int | None) -> None:
     command = sys.stdin.buffer.read()
     nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
+    os.dup2(nothing if stdin is None else stdin, 0)
+    if stdin is not None:
+        os.close(stdin)
     try:
         # Python ignores these two signals; a command is not to inherit that.
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]
@@ -85,5 +88,5 @@ def _children() -> list[int]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))
     os._exit(0)  # at once: somebody waits for this
