@@ -38,6 +38,7 @@ class Crew:
         self.failures: dict[str, str] = {}
         self._stops: dict[str, threading.Event] = {}
         self._threads: dict[str, threading.Thread] = {}
+        self._active: set[threading.Thread] = set()  # each leaves it by itself: two may end at the same instant
         self._over = threading.Event()  # nobody has anything to do, or everybody has ended
         self._until_done, self._stays = False, True
         self._seen = team.ledger.tip()
@@ -46,24 +47,30 @@ class Crew:
 
     def run(self, until_done: bool = False, stays: bool = True) -> None:
         """Until everybody has ended: because they were stopped, or with `until_done` because nothing is left."""
-        self._until_done, self._stays = until_done, stays
-        for name in self._names:
-            self.start(name)
+        self._stays = stays
+        threads = [self._admit(name) for name in self._names]
+        self._until_done = until_done  # only now: while nobody is there, nobody has anything to do
+        for thread in threads:
+            thread.start()
         self._over.wait()
         self.ask_to_stop()
         self.finish()
 
     def start(self, name: str) -> None:
         """Let a member live; one that ended can be started again."""
-        if self.stop.is_set():
-            return
+        if not self.stop.is_set():
+            self._admit(name).start()
+
+    def _admit(self, name: str) -> threading.Thread:
         self._stops[name] = threading.Event()
-        self._threads[name] = threading.Thread(target=self._keep, args=(name,), name=name, daemon=True)
-        self._threads[name].start()
+        thread = threading.Thread(target=self._keep, args=(name,), name=name, daemon=True)
+        self._threads[name] = thread
+        self._active.add(thread)
+        return thread
 
     def running(self) -> set[str]:
         """Who has not ended, awake or asleep."""
-        return {name for name, thread in self._threads.copy().items() if thread.is_alive()}
+        return {thread.name for thread in self._active.copy()}
 
     def ask_to_stop(self) -> None:
         """Everybody finishes the current call, hands back and leaves."""
@@ -141,7 +148,8 @@ class Crew:
                     return
                 self.bell.sleep(name)
         finally:
-            if self.running() == {name}:
+            self._active.discard(threading.current_thread())
+            if not self._active:
                 self._over.set()
 
     def _fail(self, name: str, reason: str) -> None:
