@@ -34,11 +34,11 @@ class Agent:
 
     def __init__(
         self, desk: Desk, conversation: Conversation, toolbox: Toolbox, model: Model, settings: Settings, bell: Bell,
-        say: Callable[[str], None],
+        say: Callable[[str], None], system: str, more_news: Callable[[], list[str]] = list,
     ):  # fmt: skip
         self.desk, self.conversation, self.toolbox, self.model = desk, conversation, toolbox, model
         self.settings, self.bell, self.say = settings, bell, say
-        self.system = words.system_prompt(desk.team.config(), desk.member)
+        self.system, self._more_news = system, more_news
         self.last_text = ""
         self._tokens = len(str(conversation.messages)) // 4  # until the model has counted them
         self._asked_about_end = False
@@ -83,6 +83,7 @@ class Agent:
         messages = [m for m in mail.read_inbox(files, self.desk.name) if m.id not in self.conversation.delivered]
         messages.sort(key=lambda m: m.type not in _PROTOCOL)
         news += [message_text(m) for m in messages]
+        news += self._more_news()
         if news:
             self.conversation.tell(*news, delivered=[m.id for m in messages])
             self.desk.shown = set(self.conversation.delivered)

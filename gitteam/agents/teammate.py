@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Event
 
 from gitteam import layout, mail, moves, requests, roster
+from gitteam.agents import words
 from gitteam.agents.agent import Agent, GaveUp
 from gitteam.agents.conversation import Conversation
 from gitteam.agents.desk import Desk
@@ -58,8 +59,9 @@ class Teammate:
             try:
                 self._commit(self._joins)
                 self.agent = Agent(
-                    self.desk, conversation, self.toolbox, self.model, self.settings, self.bell, self._say
-                )
+                    self.desk, conversation, self.toolbox, self.model, self.settings, self.bell, self._say,
+                    words.system_prompt(self.team.config(), member),
+                )  # fmt: skip
                 return self._days()
             finally:
                 conversation.close()
