@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test test-long bench lint format clean
 
 demo: .venv/ready
-	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/tour.sh
+	@$(BIN)/gitteam demo
 
 test: .venv/ready
 	$(BIN)/pytest -m "not long"

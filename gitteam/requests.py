@@ -152,7 +152,8 @@ def submit_plan(change: Change, plan: str, work: str) -> Request:
     roster.set_status(change, name, "waiting_approval", f"plan {request.id}")
     number = work.partition("/")[0] if "/" in work else ""
     task = change.board.find(int(number)) if number else None
-    change.story.tell("asked", f"{change.actor.title} submits a plan{f' for #{number}' if number else ''}", task)
+    what = f"plan {request.id}{f' for #{number}' if number else ''}"
+    change.story.tell("asked", f"{change.actor.title} submits {what}: {mail.preview(plan)}", task)
     return request
 
 
@@ -171,8 +172,9 @@ def decide_plan(change: Change, wanted: str, approve: bool, feedback: str = "") 
     extra = {"request_id": request.id, "approve": approve, "feedback": feedback}
     text = feedback.strip() or "approved"
     mail.post(change, request.sender, text, "plan_approval_response", extra)
+    what = f"{'approves' if approve else 'rejects'} {request.sender}'s plan {request.id}"
     change.story.tell(
-        "answered", f"{change.actor.title} {'approves' if approve else 'rejects'} {request.sender}'s plan"
+        "answered", f"{change.actor.title} {what}{f': {mail.preview(feedback)}' if feedback.strip() else ''}"
     )
     return request
 

@@ -441,6 +441,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "stop",
         "approve",
         "reject",
+        "demo",
         "status",
         "log",
         "doctor",

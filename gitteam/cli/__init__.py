@@ -16,7 +16,7 @@ from gitteam.errors import GitteamError
 _COMMANDS = {
     "init": "setup", "member": "member", "task": "task", "send": "mail", "broadcast": "mail", "inbox": "mail",
     "wait": "mail", "up": "agents", "join": "agents", "stop": "agents", "approve": "agents", "reject": "agents",
-    "status": "report", "log": "report", "doctor": "report", "completion": "setup",
+    "demo": "demo", "status": "report", "log": "report", "doctor": "report", "completion": "setup",
     "uninstall": "setup",
 }  # fmt: skip
 

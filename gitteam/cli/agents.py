@@ -88,7 +88,7 @@ def _run(shell: Shell, names: list[str], script: str | None, until_done: bool, s
     with _model(script, settings.stall_timeout, settings.give_up_after) as model:
         from gitteam.agents.crew import Crew
 
-        screen = _Screen(shell.as_json, max(map(len, names)))
+        screen = Screen(shell.as_json, max(map(len, names)))
         hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
         crew = Crew(team, names, model, settings, screen.say, screen.show)
         with _signals(crew):
@@ -122,7 +122,7 @@ def _model(script: str | None, stall_timeout: float, give_up_after: float) -> It
             model.close()
 
 
-class _Screen:
+class Screen:
     """A calm line per event: when, who, what."""
 
     def __init__(self, as_json: bool, width: int):

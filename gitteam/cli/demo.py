@@ -1,0 +1,63 @@
+"""`gitteam demo`: a team at work, without a key."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from pathlib import Path
+
+import click
+
+from gitteam.cli.agents import Screen
+from gitteam.cli.common import Command, Shell, dim, dump_json, heading, pass_shell, visible_line
+
+_LOOK_AROUND = ("gitteam", "gitteam log 3", "git show gitteam:.tasks/3-serve-graphql-beside-rest.md")
+
+
+@click.command(cls=Command)
+@click.argument("where", metavar="[DIR]", required=False)
+@pass_shell
+def demo(shell: Shell, where: str | None) -> None:
+    """Watch three agents move a small app to GraphQL, in a fresh repository. Needs no key and no network.
+
+    What the model says is a script; all else is real, and is left to be looked at in DIR, which must be new or empty.
+    Without DIR it is a temporary directory, named at the end.
+
+    \b
+    gitteam demo
+    """
+    from gitteam.demo import play
+
+    root = Path(shell.directory, where) if where else Path(tempfile.mkdtemp(prefix="gitteam-"), "library")
+    stage = _Stage(shell.as_json, len("frontend"))
+    play(root, stage)
+    stage.end(os.path.abspath(root))
+
+
+class _Stage(Screen):
+    """The lines of `up`, and between them what a person types."""
+
+    @property
+    def hides_output(self) -> bool:
+        return self._as_json
+
+    def heading(self, text: str) -> None:
+        self._words(f"\n{heading(text)}\n")
+
+    def remark(self, text: str) -> None:
+        self._words(dim(text))
+
+    def typed(self, line: str) -> None:
+        self._words(f"{click.style('$', fg='green')} {line}")
+
+    def end(self, root: str) -> None:
+        if self._as_json:
+            self._print(dump_json({"directory": root}))
+        self.heading("It is all there to be looked at")
+        for line in (f"cd {shlex.quote(visible_line(root))}", *_LOOK_AROUND):
+            self._words(f"  {line}")
+
+    def _words(self, text: str) -> None:
+        if not self._as_json:
+            self._print(text)
