@@ -30,7 +30,7 @@ class Life:
         try:
             self._lock.acquire()
         except filelock.Timeout:
-            raise Conflict(f"{name} is running already (process {_signature(place, name).get('pid', '?')})") from None
+            raise Conflict(f"{name} is running already (process {process_of(place, name)})") from None
 
     def _sign(self, fd: int) -> None:
         os.ftruncate(fd, 0)
@@ -60,6 +60,11 @@ def current_run(place: Layout, name: str) -> str:
     finally:
         os.close(fd)
     return ""
+
+
+def process_of(place: Layout, name: str) -> str:
+    """The process a living member runs in, for a message."""
+    return str(_signature(place, name).get("pid", "?"))
 
 
 def holds(place: Layout, task: Task) -> bool:

@@ -436,6 +436,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "broadcast",
         "inbox",
         "wait",
+        "run",
         "up",
         "join",
         "stop",

@@ -109,6 +109,11 @@ class Bell:
             self._sleepers.pop(name, None)
             return found or sleeper.woken.is_set(), self._tasks.pop(name, None)
 
+    def asleep(self) -> set[str]:
+        """Who sleeps now."""
+        with self._mutex:
+            return set(self._sleepers)
+
     def wake(self, name: str) -> None:
         """Whatever it waits for: there is a reason to look up."""
         with self._mutex:

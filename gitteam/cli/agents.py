@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from gitteam.cli.common import (
     name_argument,
     pass_shell,
     person,
+    screen_width,
     visible_line,
 )  # fmt: skip
 from gitteam.errors import BadInput, Conflict, NotFound, NothingToDo
@@ -32,18 +34,19 @@ from gitteam.team import Team
 if TYPE_CHECKING:
     from gitteam.agents.crew import Crew
     from gitteam.agents.model import Model
+    from gitteam.agents.settings import Settings
     from gitteam.journal import Entry
 
 _UNSHOWN = ("taken", "swept")  # of no interest while one looks on
 
-_script_option = click.option(
+script_option = click.option(
     "--script", metavar="FILE", help="Answer from a script instead of a model: see docs/scripted.md."
 )
 
 
 @click.command(cls=Command, short_help="Start the team's agents; they work off the board.")
 @click.option("--until-done", is_flag=True, help="End when nothing is left that any of them could do.")
-@_script_option
+@script_option
 @pass_shell
 def up(shell: Shell, until_done: bool, script: str | None) -> int:
     """Start all agents on the roster; they work off the board until you stop them. Ctrl-C stops them in order.
@@ -61,7 +64,7 @@ def up(shell: Shell, until_done: bool, script: str | None) -> int:
 
 @click.command(cls=Command)
 @name_argument()
-@_script_option
+@script_option
 @pass_shell
 def join(shell: Shell, name: str, script: str | None) -> int:
     """Run one agent in this terminal. Several terminals make one team.
@@ -85,19 +88,19 @@ def _run(shell: Shell, names: list[str], script: str | None, until_done: bool, s
     for name in names:
         if team.is_alive(name):
             raise Conflict(f"{name} is running already: stop it with `gitteam stop {name}`")
-    with _model(script, settings.stall_timeout, settings.give_up_after) as model:
+    with model_for(script, settings) as model:
         from gitteam.agents.crew import Crew
 
         screen = Screen(shell.as_json, max(map(len, names)))
         hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
         crew = Crew(team, names, model, settings, screen.say, screen.show)
-        with _signals(crew):
+        with signals(crew):
             crew.run(until_done, stays)
     return _summary(team, crew, until_done)
 
 
 @contextmanager
-def _model(script: str | None, stall_timeout: float, give_up_after: float) -> Iterator[Model]:
+def model_for(script: str | None, settings: Settings) -> Iterator[Model]:
     """The model to ask: the API, a server of the person's own, or the scripted one."""
     from gitteam.workplace.secrets import hide_key_from_proc
 
@@ -105,7 +108,7 @@ def _model(script: str | None, stall_timeout: float, give_up_after: float) -> It
         keys = hide_key_from_proc()  # starts the program once more: nothing may have been printed
         from gitteam.agents.model import Model
 
-        model = Model(keys, os.environ.get("ANTHROPIC_BASE_URL"), stall_timeout, give_up_after)
+        model = Model(keys, os.environ.get("ANTHROPIC_BASE_URL"), settings.stall_timeout, settings.give_up_after)
         try:
             yield model
         finally:
@@ -115,7 +118,7 @@ def _model(script: str | None, stall_timeout: float, give_up_after: float) -> It
     from gitteam.scripted import Script, Server
 
     with Server(Script.load(script)) as server:
-        model = Model({KEYS[0]: "scripted"}, server.url, stall_timeout, give_up_after)
+        model = Model({KEYS[0]: "scripted"}, server.url, settings.stall_timeout, settings.give_up_after)
         try:
             yield model
         finally:
@@ -145,11 +148,17 @@ class Screen:
         if self._as_json:
             self._print(dump_json({"author": name, "sentence": text, "event": "said"}))
         else:
-            self._line(name, dim(visible_line(text)), time.localtime())
+            self._line(name, visible_line(text), time.localtime(), dim)
 
-    def _line(self, name: str, text: str, when: time.struct_time) -> None:
+    def _line(self, name: str, text: str, when: time.struct_time, style: Callable[[str], str] = str) -> None:
         gap = " " * max(0, self._width - len(name))
-        self._print(f"{dim(time.strftime('%H:%M:%S', when))}  {person(name)}{gap}  {text}")
+        margin = len("00:00:00  ") + max(self._width, len(name)) + 2
+        lines = [text]
+        if sys.stdout.isatty():  # wrapped here, or the terminal breaks into the columns of time and name
+            lines = textwrap.wrap(text, max(20, screen_width() - margin), break_on_hyphens=False) or [""]
+        rest = [" " * margin + style(line) for line in lines[1:]]
+        first = f"{dim(time.strftime('%H:%M:%S', when))}  {person(name)}{gap}  {style(lines[0])}"
+        self._print("\n".join([first, *rest]))
 
     def _print(self, line: str) -> None:
         with self._mutex:
@@ -158,7 +167,7 @@ class Screen:
 
 
 @contextmanager
-def _signals(crew: Crew) -> Iterator[None]:
+def signals(crew: Crew) -> Iterator[None]:
     """Once: everybody stops in order. Twice: everybody hands back, and the process ends at once."""
     asked = 0
 

@@ -1,0 +1,238 @@
+"""The lead: a member like the others, with more tools, who turns a goal into a team's finished work.
+
+It sleeps between events. It is woken by its inbox, by what a person does to the board, and
+when nothing is going on any more though something is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gitteam import journal, layout, liveness, requests
+from gitteam.agents import words
+from gitteam.agents.agent import Agent, GaveUp
+from gitteam.agents.conversation import Conversation
+from gitteam.agents.crew import Crew
+from gitteam.agents.gate import Stopped
+from gitteam.agents.lead_desk import LeadDesk
+from gitteam.agents.model import Ask, Hopeless, Model, Reply
+from gitteam.agents.settings import Settings
+from gitteam.agents.wake import Look, Sleeper
+from gitteam.errors import Refused
+from gitteam.liveness import Life
+from gitteam.records import FAILED, FINISHED, IN_PROGRESS, PENDING, Member, Task
+from gitteam.team import Team
+from gitteam.tools import Toolbox
+from gitteam.tools import lead as lead_tools
+from gitteam.tools import team as team_tools
+from gitteam.tools import work as work_tools
+from gitteam.workplace import Workplace
+
+ME = Member(layout.LEAD, kind="agent")
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How the lead reaches the person who looks on."""
+
+    say: Callable[[str, str], None]
+    hear: Callable[[str], None]  # what the lead says at the end of its turn
+    may_start: Callable[[str, str], bool]  # whether the first teammate may be started
+
+
+class Lead:
+    """The lead of one run. `live` returns when the goal is reached, or nothing more can be done about it."""
+
+    toolbox = Toolbox([*work_tools.TOOLS, *team_tools.TOOLS, *lead_tools.TOOLS])
+
+    def __init__(self, team: Team, crew: Crew, model: Model, settings: Settings, voice: Voice, stays: bool = False):
+        self.team, self.crew, self.model, self.settings, self.voice = team, crew, model, settings, voice
+        self._stays = stays  # it waits for the person when there is nothing left to do
+        self._seen = team.ledger.tip()
+        self._reminded_of = ""  # the state it was last told about, so that it is told once
+        self.failure = ""
+
+    def live(self, goal: str = "") -> None:
+        place = self.team.place
+        with Life(place, layout.LEAD) as life:
+            conversation = Conversation(os.path.join(place.transcripts, f"{layout.LEAD}.jsonl"))
+            desk = LeadDesk(
+                self.team, ME, life.run, Workplace(place.root, os.path.join(place.outputs, layout.LEAD)),
+                self.crew.stop, crew=self.crew, may_start=self.voice.may_start, ask=self._ask_for_subagent,
+                model=self.settings.model, max_tokens=self.settings.max_tokens,
+            )  # fmt: skip
+            self.agent = Agent(
+                desk, conversation, self.toolbox, self.model, self.settings, self.crew.bell, self._say,
+                words.filled("lead", team=self.team.config().name, skills=""), self._persons_news,
+            )  # fmt: skip
+            self.crew.bell.on_look.append(self._watch_for_rest)
+            try:
+                self._take_up(goal)
+                self._turns()
+            except Stopped:
+                pass
+            except Hopeless as e:
+                self.failure = str(e)
+            finally:
+                self.crew.bell.on_look.remove(self._watch_for_rest)
+                conversation.close()
+
+    def _say(self, text: str) -> None:
+        self.voice.say(layout.LEAD, text)
+
+    def _ask_for_subagent(self, ask: Ask) -> Reply:
+        return self.model.ask(ask, self._say)
+
+    # -- the goal -----------------------------------------------------------------------------
+
+    def _take_up(self, goal: str) -> None:
+        """Tell a new goal, or go on with the one that was interrupted, and with the team it had."""
+        path = os.path.join(self.team.place.state, "goal.json")
+        known = _read_goal(path)
+        if goal and known != goal:
+            self.agent.conversation.tell(f"The person asks:\n{goal}")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({"goal": goal}, f)
+        for member in self.team.members():
+            if member.kind == "agent" and member.status not in ("shutdown", "failed"):
+                self.crew.start(member.name)
+
+    def has_open_goal(self) -> bool:
+        """Whether an earlier run was interrupted."""
+        return bool(_read_goal(os.path.join(self.team.place.state, "goal.json")))
+
+    def reached(self) -> None:
+        """The run is over: the same goal is a new one from now on."""
+        path = os.path.join(self.team.place.state, "goal.json")
+        if os.path.exists(path):
+            os.unlink(path)
+
+    # -- turn by turn ---------------------------------------------------------------------------
+
+    def _turns(self) -> None:
+        while True:
+            if self.agent.conversation.is_unanswered or self._has_mail():
+                self._turn()
+            reminder = self._reminder()
+            if reminder:
+                self.agent.conversation.tell(reminder)
+                continue
+            if self._is_over():
+                return
+            self.crew.bell.sleep(layout.LEAD, self.agent.conversation.delivered)
+            if self.crew.stop.is_set():
+                raise Stopped
+            if news := self._persons_news():
+                self.agent.conversation.tell(*news)
+
+    def _turn(self) -> None:
+        try:
+            self.agent.work()
+        except GaveUp as e:
+            self.failure = str(e)
+            self._say(f"could not go on: {e}")
+        if self.agent.last_text:
+            self.voice.hear(self.agent.last_text)
+
+    def _has_mail(self) -> bool:
+        return any(m.id not in self.agent.conversation.delivered for m in self.team.inbox(layout.LEAD))
+
+    def _persons_news(self) -> list[str]:
+        """What people have done to the board since the lead last heard of it."""
+        ledger = self.team.ledger
+        entries = journal.since(ledger.repo, ledger.ref, self._seen)
+        self._seen = entries[-1].commit if entries else self._seen
+        members = {*self.team.config().members, layout.LEAD, layout.SYSTEM}
+        told = [e for e in entries if e.author not in members and e.task]
+        return [f"The person did this: {entry.sentence}" for entry in told]
+
+    # -- when nothing goes on ---------------------------------------------------------------------
+
+    def _is_at_rest(self, look: Look, asleep: set[str]) -> bool:
+        """Whether nobody works, here or elsewhere, and nobody will without something new."""
+        if self.crew.running() - asleep:
+            return False
+        held = [task for task in look.board.held() if task.run]
+        return not any(liveness.holds(self.team.place, task) for task in held)
+
+    def _watch_for_rest(self, look: Look, asleep: list[Sleeper]) -> None:
+        names = {sleeper.name for sleeper in asleep}
+        if layout.LEAD in names and self._is_at_rest(look, names) and self._reminded_of != self._state():
+            self.crew.bell.wake(layout.LEAD)
+
+    def _state(self) -> str:
+        """What there is to be reminded of, in one text."""
+        waiting = [r.id for r in self.team.requests() if r.status == requests.OPEN]
+        tasks = [f"{task.id}{task.status}" for task in self.team.tasks()]
+        return f"{tasks} {waiting} {sorted(self.crew.running())}"
+
+    def _reminder(self) -> str:
+        """A word about what the lead seems to have forgotten, once for each state of things."""
+        asleep = self.crew.bell.asleep()
+        if self.crew.running() - asleep or self._has_mail() or self._reminded_of == self._state():
+            return ""
+        self._reminded_of = self._state()
+        left = [_left(task) for task in self.team.tasks() if task.status in (PENDING, IN_PROGRESS)]
+        left += [f"plan {r.id} of {r.sender} waits for your decision" for r in self._undecided()]
+        if left:
+            return words.filled("stuck", left="\n".join(left))
+        return words.prompt("finished") if self.crew.running() and self.team.tasks(finished=True) else ""
+
+    def _undecided(self) -> list[requests.Request]:
+        return [r for r in self.team.requests() if (r.kind, r.status) == (requests.PLAN, requests.OPEN)]
+
+    def _is_over(self) -> bool:
+        if self._stays or self.crew.running() - self.crew.bell.asleep():
+            return False
+        return not self._has_mail() and self._reminded_of == self._state()
+
+
+def _left(task: Task) -> str:
+    return f"#{task.id} {task.status}{f' ({task.reason})' if task.reason else ''}: {task.subject}"
+
+
+def _read_goal(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as f:
+            return str(json.load(f).get("goal", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run went."""
+
+    done: tuple[Task, ...]
+    not_done: tuple[Task, ...]
+    failed: tuple[Task, ...]
+    reason: str  # why it ended, if not because all was done
+
+    @property
+    def succeeded(self) -> bool:
+        return not (self.not_done or self.failed or self.reason)
+
+    def to_json(self) -> dict[str, object]:
+        lists = {"done": self.done, "notDone": self.not_done, "failed": self.failed}
+        found = {key: [task.to_json() for task in tasks] for key, tasks in lists.items()}
+        return {"succeeded": self.succeeded, "reason": self.reason, **found}
+
+
+def outcome(team: Team, lead: Lead, before: set[int], reason: str) -> Outcome:
+    """What became of the tasks that were not finished when the run began, or came after."""
+    tasks = [task for task in team.tasks(finished=True) if task.id not in before]
+    return Outcome(
+        tuple(t for t in tasks if t.status in FINISHED),
+        tuple(t for t in tasks if t.status in (PENDING, IN_PROGRESS)),
+        tuple(t for t in tasks if t.status == FAILED),
+        lead.failure or reason,
+    )
+
+
+def refuse_second(team: Team) -> None:
+    """One lead at a time: whoever comes second is told who is there."""
+    if liveness.current_run(team.place, layout.LEAD):
+        raise Refused(f"a lead is at work here already (process {liveness.process_of(team.place, layout.LEAD)})")
