@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -209,7 +210,7 @@ _MEMBER_COLORS = ("cyan", "magenta", "yellow", "blue", "green")
 
 def person(name: str) -> str:
     """A member's name in a colour of its own."""
-    return click.style(visible_line(name), fg=_MEMBER_COLORS[sum(name.encode()) % len(_MEMBER_COLORS)])
+    return click.style(visible_line(name), fg=_MEMBER_COLORS[zlib.crc32(name.encode()) % len(_MEMBER_COLORS)])
 
 
 def ago(seconds: float) -> str:
