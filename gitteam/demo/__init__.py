@@ -56,7 +56,7 @@ class Story:
         with Team(self._root) as self._team:
             with crew_at_work(self._team, script, self._diary, self._screen) as server:
                 self._screen.heading("The team goes to work")
-                self._screen.remark(f"$ gitteam up      (here the model is a script, served on {server.url})")
+                self._screen.remark(f"as `gitteam up` shows it; the model here is a script on {server.url}")
                 self._decide_about_a_plan()
                 self._drop_a_task()
                 self._write_in_the_middle_of_work(script)
@@ -78,7 +78,7 @@ class Story:
     def _decide_about_a_plan(self) -> None:
         self._diary.until("backend submits plan", times=1)
         self._screen.heading("backend has to ask before it changes anything")
-        self._act(f'gitteam reject {self._open_plan()} "The client still needs REST: keep it, add GraphQL beside it"')
+        self._act(f'gitteam reject {self._open_plan()} "The client still needs the REST routes: keep them"')
         self._diary.until("backend submits plan", times=2)
         self._act(f"gitteam approve {self._open_plan()}")
         self._diary.until("backend submits plan", times=3)
@@ -107,11 +107,12 @@ class Story:
         self._check()
         self._screen.heading("The app's own tests, and a query")
         self._person.types("python -m unittest")
-        self._person.types("""python api.py '{ author(id: "2") { name books { title year } } }'""")
-        self._screen.heading("The work, and the diary of it")
+        self._person.types("""python api.py '{ author(id: "2") { books { title } } }'""")
+        self._screen.heading("The work, on branch main")
         self._person.types("git log --oneline main")
+        self._screen.heading("The diary, on branch gitteam: the life of one task, and the last of everything")
         self._person.types("git log --oneline --grep='^Team-Task: 2$' gitteam")
-        self._person.types("git log --oneline -20 gitteam")
+        self._person.types("git log --oneline -30 gitteam")
         self._person.types("gitteam doctor")
 
     # -- parts ----------------------------------------------------------------------------------

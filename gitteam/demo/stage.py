@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gitteam.scripted.exchange import Answer, Request
 
 PATIENCE = 60.0  # seconds for anything to come about; all of it together takes less
-_IDENTITY = {"user.name": "Jane", "user.email": "jane@example.com"}
+_IDENTITY = {"user.name": "Sam", "user.email": "sam@example.com"}
 # Whatever the person has configured for all of their repositories does not reach into this one.
 _OWN_CONFIG = {
     **_IDENTITY, "commit.gpgSign": "false", "core.hooksPath": ".git/hooks", "core.autocrlf": "false",
