@@ -6,10 +6,13 @@ import os
 import threading
 from dataclasses import dataclass, field
 
-from gitteam import requests
+from gitteam import layout, mail, requests, skills
+from gitteam.change import Change
 from gitteam.records import Member, Message, Task
+from gitteam.skills import Skill
 from gitteam.team import Team
 from gitteam.workplace import Workplace
+from gitteam.workplace.background import Background
 
 
 @dataclass
@@ -19,13 +22,31 @@ class Desk:
     team: Team
     member: Member
     run: str  # the life its claims are tied to
-    workplace: Workplace
     stop: threading.Event  # the team is stopping: whatever takes long ends now
     task: Task | None = None  # the one it holds
     piece: str = ""  # this piece of work, where there is no task
     ending: str = ""  # "idle" or "stopping", when a tool has ended the work
     read: list[Message] = field(default_factory=list)  # what read_inbox has shown since the last answer
     shown: set[str] = field(default_factory=set)  # ids the conversation has already
+
+    def __post_init__(self) -> None:
+        root, spill = self.team.place.root, os.path.join(self.team.place.outputs, self.name)
+        self.workplace = Workplace(root, spill)
+        self.background = Background(root, spill, self._background_ended)
+        self.skills: list[Skill] = skills.find(root)[0]
+
+    def close(self) -> None:
+        """Nothing of this member's goes on running."""
+        self.background.close()
+
+    def _background_ended(self, command: str, sentence: str) -> None:
+        """A word into its own inbox: that wakes it, and is not lost when it dies."""
+
+        def tell(change: Change) -> None:
+            mail.post(change, self.name, sentence, "message")
+            change.story.tell("sent", f"gitteam tells {self.name}: {mail.preview(sentence)}")
+
+        self.team.ledger.change(layout.SYSTEM, tell)
 
     @property
     def name(self) -> str:

@@ -25,11 +25,10 @@ from gitteam.errors import Refused
 from gitteam.liveness import Life
 from gitteam.records import FAILED, FINISHED, IN_PROGRESS, PENDING, Member, Task
 from gitteam.team import Team
-from gitteam.tools import Toolbox
+from gitteam.tools import Toolbox, aids
 from gitteam.tools import lead as lead_tools
 from gitteam.tools import team as team_tools
 from gitteam.tools import work as work_tools
-from gitteam.workplace import Workplace
 
 ME = Member(layout.LEAD, kind="agent")
 
@@ -46,7 +45,7 @@ class Voice:
 class Lead:
     """The lead of one run. `live` returns when the goal is reached, or nothing more can be done about it."""
 
-    toolbox = Toolbox([*work_tools.TOOLS, *team_tools.TOOLS, *lead_tools.TOOLS])
+    toolbox = Toolbox([*work_tools.TOOLS, *team_tools.TOOLS, *aids.TOOLS, *lead_tools.TOOLS])
 
     def __init__(self, team: Team, crew: Crew, model: Model, settings: Settings, voice: Voice, stays: bool = False):
         self.team, self.crew, self.model, self.settings, self.voice = team, crew, model, settings, voice
@@ -60,13 +59,12 @@ class Lead:
         with Life(place, layout.LEAD) as life:
             conversation = Conversation(os.path.join(place.transcripts, f"{layout.LEAD}.jsonl"))
             desk = LeadDesk(
-                self.team, ME, life.run, Workplace(place.root, os.path.join(place.outputs, layout.LEAD)),
-                self.crew.stop, crew=self.crew, may_start=self.voice.may_start, ask=self._ask_for_subagent,
-                model=self.settings.model, max_tokens=self.settings.max_tokens,
+                self.team, ME, life.run, self.crew.stop, crew=self.crew, may_start=self.voice.may_start,
+                ask=self._ask_for_subagent, model=self.settings.model, max_tokens=self.settings.max_tokens,
             )  # fmt: skip
             self.agent = Agent(
                 desk, conversation, self.toolbox, self.model, self.settings, self.crew.bell, self._say,
-                words.filled("lead", team=self.team.config().name, skills=""), self._persons_news,
+                words.lead_prompt(self.team.config(), desk.skills), self._persons_news,
             )  # fmt: skip
             self.crew.bell.on_look.append(self._watch_for_rest)
             try:
@@ -78,6 +76,7 @@ class Lead:
                 self.failure = str(e)
             finally:
                 self.crew.bell.on_look.remove(self._watch_for_rest)
+                desk.close()
                 conversation.close()
 
     def _say(self, text: str) -> None:

@@ -22,8 +22,7 @@ from gitteam.errors import Conflict, GitteamError, NothingToDo
 from gitteam.liveness import Life
 from gitteam.records import Task
 from gitteam.team import Team
-from gitteam.tools import Toolbox, team, work
-from gitteam.workplace import Workplace
+from gitteam.tools import Toolbox, aids, team, work
 
 # After so many pieces of work in a row that were only talk among members, only the lead or the person wakes one.
 TALK_LIMIT = 10
@@ -34,7 +33,7 @@ TIMEOUT, ASKED, STOPPED, FAILED = "timeout", "asked", "stopped", "failed"
 class Teammate:
     """A member that lives in this process. `live` returns why it ended."""
 
-    toolbox = Toolbox([*work.TOOLS, *team.TOOLS])
+    toolbox = Toolbox([*work.TOOLS, *team.TOOLS, *aids.TOOLS])
 
     def __init__(
         self, team: Team, name: str, model: Model, settings: Settings, bell: Bell, stop: Event,
@@ -52,18 +51,18 @@ class Teammate:
         place = self.team.place
         with Life(place, self.name) as life:
             member = self.team.config().members[self.name]
-            workplace = Workplace(place.root, os.path.join(place.outputs, self.name))
-            self.desk = Desk(self.team, member, life.run, workplace, self.stop)
+            self.desk = Desk(self.team, member, life.run, self.stop)
             conversation = Conversation(os.path.join(place.transcripts, f"{self.name}.jsonl"))
             self._interrupted = conversation.is_unanswered
             try:
                 self._commit(self._joins)
                 self.agent = Agent(
                     self.desk, conversation, self.toolbox, self.model, self.settings, self.bell, self._say,
-                    words.system_prompt(self.team.config(), member),
+                    words.system_prompt(self.team.config(), member, self.desk.skills),
                 )  # fmt: skip
                 return self._days()
             finally:
+                self.desk.close()
                 conversation.close()
 
     def _say(self, text: str) -> None:

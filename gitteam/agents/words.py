@@ -6,10 +6,12 @@ from functools import cache
 from importlib.resources import files
 from string import Formatter
 
+from gitteam import skills
 from gitteam.agents.envelope import task_text
 from gitteam.records import Member, Task
 from gitteam.requests import APPROVED, SHUTDOWN, Request
 from gitteam.roster import Config
+from gitteam.skills import Skill
 
 
 @cache
@@ -21,7 +23,12 @@ def filled(template: str, /, **values: object) -> str:
     return Formatter().vformat(prompt(template), (), values)
 
 
-def system_prompt(config: Config, member: Member) -> str:
+def skills_prompt(found: list[Skill]) -> str:
+    """What the repository has written down, by name; the rest is read on demand."""
+    return f"Skills of this repository, to be read with the skill tool:\n{skills.catalogue(found)}\n" if found else ""
+
+
+def system_prompt(config: Config, member: Member, found: list[Skill]) -> str:
     """The same for a member's whole life, so that it is served from the model's cache."""
     others = [f"{m.name} ({m.role or m.kind})" for n, m in sorted(config.members.items()) if n != member.name]
     return filled(
@@ -32,7 +39,12 @@ def system_prompt(config: Config, member: Member) -> str:
         prompt=f"{member.prompt}\n" if member.prompt else "",
         others=", ".join(others) or "nobody yet",
         plan=prompt("plan") + "\n" if member.plan else "",
+        skills=skills_prompt(found),
     )
+
+
+def lead_prompt(config: Config, found: list[Skill]) -> str:
+    return filled("lead", team=config.name, skills=skills_prompt(found))
 
 
 def identity(config: Config, member: Member, task: Task | None, requests: list[Request]) -> str:
