@@ -39,6 +39,7 @@ class Agent:
         self.desk, self.conversation, self.toolbox, self.model = desk, conversation, toolbox, model
         self.settings, self.bell, self.say = settings, bell, say
         self.system, self._more_news = system, more_news
+        self.on_text: Callable[[str], None] | None = None  # for whoever wants to read along
         self.last_text = ""
         self._tokens = len(str(conversation.messages)) // 4  # until the model has counted them
         self._asked_about_end = False
@@ -107,7 +108,7 @@ class Agent:
 
     def _call(self, messages: list[Message]) -> Reply:
         model = self.desk.member.model or self.settings.model
-        ask = Ask(model, self.system, self.toolbox.schemas, messages, self.settings.max_tokens)
+        ask = Ask(model, self.system, self.toolbox.schemas, messages, self.settings.max_tokens, self.on_text)
         try:
             return self.model.ask(ask, self.say)
         except Rejected as e:

@@ -54,6 +54,7 @@ class Ask:
     tools: list[dict[str, Any]]
     messages: list[Message]
     max_tokens: int
+    on_text: Callable[[str], None] | None = None  # gets the answer's text as it comes; what it raises ends the call
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,12 @@ class Model:
             ) as stream:  # fmt: skip
                 for event in stream:
                     message = stream.current_message_snapshot
-                    if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
+                    if event.type != "content_block_delta":
+                        continue
+                    if event.delta.type == "input_json_delta":
                         inputs[event.index] = inputs.get(event.index, "") + event.delta.partial_json
+                    elif event.delta.type == "text_delta" and ask.on_text:
+                        ask.on_text(event.delta.text)
             return _reply(message, inputs)
 
 
