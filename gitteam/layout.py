@@ -70,6 +70,11 @@ class Layout:
         return os.path.join(self.state, "errors.log")
 
     @property
+    def usage(self) -> str:
+        """One line for every model call: who, what for, how many tokens, what it cost."""
+        return os.path.join(self.state, "usage.jsonl")
+
+    @property
     def transcripts(self) -> str:
         return os.path.join(self.state, "transcripts")
 
