@@ -52,6 +52,8 @@ class Ledger:
 
     @property
     def repo(self) -> Repo:
+        if repo := self._repo:
+            return repo  # without the mutex: who only reads does not wait for a change under way
         with self._mutex:
             if self._repo is None:
                 self._repo = Repo(self.place)

@@ -113,8 +113,7 @@ class Team:
         self.warnings = []
         if found := self._current():
             return found
-        self._sync()
-        return self._as_noted()
+        return self._as_noted(is_certain=self._sync())
 
     def _sync(self, also: Sequence[str] = ()) -> bool:
         """Take in what can be taken in; where nothing can be written, reading goes on with a warning."""
@@ -128,9 +127,9 @@ class Team:
             return True
         return False
 
-    def _as_noted(self) -> tuple[Standing, Board]:
+    def _as_noted(self, is_certain: bool = False) -> tuple[Standing, Board]:
         note = self._note.read() or Checkpoint()
-        files = Standing(self.place, note, lambda oid: self.ledger.repo.objects.read(oid))
+        files = Standing(self.place, note, lambda oid: self.ledger.repo.objects.read(oid), is_certain)
         return files, Board(files, files.troubles)
 
     def _current(self) -> tuple[Standing, Board] | None:
@@ -143,7 +142,7 @@ class Team:
         changed, gone, renewed = differences(self.place, note)
         if changed or gone or None in renewed.values() or _has_asides(self.place.aside):
             return None
-        files, board = self._as_noted()
+        files, board = self._as_noted(is_certain=True)
         return None if not all(liveness.holds(self.place, task) for task in board.held()) else (files, board)
 
     def board(self) -> Board:

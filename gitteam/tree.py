@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from gitteam.checkpoint import Checkpoint
+from gitteam.checkpoint import Checkpoint, Entry
 from gitteam.disk import read_regular
 from gitteam.errors import BadFile
 from gitteam.layout import Layout, is_inbox
-from gitteam.objects import DIR_MODE, FILE_MODE, Entries, Objects, is_dir, record
+from gitteam.objects import DIR_MODE, FILE_MODE, Entries, Objects, is_blob, is_dir, record
 
 
 class Files(Protocol):
@@ -184,21 +184,32 @@ class Standing(Disk):
     A file whose text cannot be read, or that is gone for the moment, is seen as the branch has it.
     """
 
-    def __init__(self, place: Layout, note: Checkpoint, read_blob: Callable[[str], bytes]):
+    def __init__(self, place: Layout, note: Checkpoint, read_blob: Callable[[str], bytes], is_certain: bool = False):
         super().__init__(place.root)
         self._entries = note.entries
+        self._is_certain = is_certain  # nothing on disk differs from the note
         self._read_blob = read_blob
         self.troubles = note.troubles
 
     def read(self, path: str) -> bytes | None:
         data = super().read(path) if path not in self.troubles or is_inbox(path) else None
         entry = self._entries.get(path)
-        if data is None and entry and entry.blob:
+        if entry and entry.blob and (data is None or self._has_changed_since(path, entry, data)):
             return self._read_blob(entry.blob)
         return data
+
+    def _has_changed_since(self, path: str, entry: Entry, data: bytes) -> bool:
+        """Whether somebody saved the file just now: its token would stand for another text."""
+        return self._is_certain and not is_inbox(path) and not is_blob(entry.blob, data)
 
     def names(self, directory: str) -> list[str]:
         prefix = directory + "/"
         noted = [p[len(prefix) :] for p, e in self._entries.items() if e.blob and p.startswith(prefix)]
         found = [name for name in super().names(directory) if prefix + name not in self.troubles]
         return list(dict.fromkeys([*found, *(name for name in noted if "/" not in name)]))
+
+    def tokens(self, directory: str) -> dict[str, bytes | None]:
+        if not self._is_certain:
+            return super().tokens(directory)
+        entries = {name: self._entries.get(f"{directory}/{name}") for name in self.names(directory)}
+        return {n: record(FILE_MODE, n, e.blob) if e and e.blob and not e.bad else None for n, e in entries.items()}

@@ -19,6 +19,7 @@ from conftest import TIMEOUT, check_everything, diary, git, until
 
 import gitteam
 from gitteam import Team
+from gitteam import board as board_module
 from gitteam.checkpoint import CheckpointFile
 from gitteam.errors import BadInput, Conflict, GitteamError, LockTimeout, NoTeam, NotFound, NothingToDo
 from gitteam.tree import Standing
@@ -153,6 +154,18 @@ def test_a_file_that_is_gone_for_the_moment_is_seen_as_the_branch_has_it(team: T
     directory, _, name = path.rpartition("/")
     assert name in files.names(directory)
     assert files.read(path) == before
+
+
+def test_a_file_saved_between_two_glances_is_never_taken_for_its_older_text(team: Team, repo: Path) -> None:
+    """Tasks are remembered by their blob: what was read a moment later must not be remembered under it."""
+    task = team.add("Fix it", "As it was")
+    note = CheckpointFile(team.place.checkpoint).read()
+    assert note
+    (repo / task.path).write_text(task.text.replace("As it was", "As it is"))
+    board_module._parsed.clear()
+    files = Standing(team.place, note, team.ledger.repo.objects.read, is_certain=True)
+    assert board_module.Board(files).get(1).description == "As it was"
+    assert team.task(1).description == "As it is"
 
 
 def test_messages_from_many_threads_all_arrive_in_order_per_sender(team: Team) -> None:
