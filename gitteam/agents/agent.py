@@ -103,7 +103,7 @@ class Agent:
         self._tokens = reply.size
         self.conversation.hear([b for b in reply.blocks if b["type"] != "text" or b["text"].strip()])
         self.last_text = reply.text or self.last_text
-        self._acknowledge()
+        self.acknowledge()
         return reply
 
     def _call(self, messages: list[Message]) -> Reply:
@@ -120,7 +120,7 @@ class Agent:
         except TooLong as e:
             raise GaveUp(f"the conversation does not fit into the model's window, shortened as it is ({e})") from None
 
-    def _acknowledge(self) -> None:
+    def acknowledge(self) -> None:
         """The model has read these and has answered: only now they leave the inbox."""
         ids = sorted(self.conversation.delivered)
         if ids:
@@ -213,12 +213,25 @@ class Agent:
             raise Stopped
         if not self.desk.waits_for_approval():
             self.desk.team.change(self.desk.name, self._is_working)
+            self._tell_silent_decision()
+
+    def _tell_silent_decision(self) -> None:
+        """Who decides by editing the request's file writes no message."""
+        inbox = self.desk.team.inbox(self.desk.name)
+        if not any(m.type == "plan_approval_response" and m.id not in self.conversation.delivered for m in inbox):
+            approved = self.desk.may_change_things()
+            self.conversation.tell(f"Your plan is {'approved' if approved else 'rejected: submit another one'}.")
 
     def _is_working(self, change: Change) -> None:
         roster.set_status(change, self.desk.name, "working")
         change.story.tell("member", f"{self.desk.name} goes on")
 
     # -- making room --------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Tell the conversation so far in short, because somebody asked for it."""
+        if self.conversation.messages:
+            self._compact("summarize")
 
     def _compact(self, how: str) -> None:
         before = self.conversation.messages

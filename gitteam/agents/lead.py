@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from gitteam.agents.gate import Stopped
 from gitteam.agents.lead_desk import LeadDesk
 from gitteam.agents.model import Ask, Hopeless, Model, Reply
 from gitteam.agents.settings import Settings
-from gitteam.agents.wake import Look, Sleeper
+from gitteam.agents.wake import Look, Sleeper, wakes
 from gitteam.errors import Refused
 from gitteam.liveness import Life
 from gitteam.records import FAILED, FINISHED, IN_PROGRESS, PENDING, Member, Task
@@ -42,6 +43,10 @@ class Voice:
     may_start: Callable[[str, str], bool]  # whether the first teammate may be started
 
 
+class Interrupted(Exception):
+    """The person has heard enough of this answer."""
+
+
 class Lead:
     """The lead of one run. `live` returns when the goal is reached, or nothing more can be done about it."""
 
@@ -51,6 +56,10 @@ class Lead:
         self.team, self.crew, self.model, self.settings, self.voice = team, crew, model, settings, voice
         self._stays = stays  # it waits for the person when there is nothing left to do
         self._seen = team.ledger.tip()
+        self._compact_next = False
+        self._interrupted = threading.Event()
+        self._answering = False
+        self.on_text: Callable[[str], None] = lambda text: None
         self._reminded_of = ""  # the state it was last told about, so that it is told once
         self.failure = ""
 
@@ -66,12 +75,14 @@ class Lead:
                 desk, conversation, self.toolbox, self.model, self.settings, self.crew.bell, self._say,
                 words.lead_prompt(self.team.config(), desk.skills), self._persons_news,
             )  # fmt: skip
+            self.agent.on_text = self._read_along
             self.crew.bell.on_look.append(self._watch_for_rest)
             try:
                 self._take_up(goal)
                 self._turns()
+                self._goal_is_reached()
             except Stopped:
-                pass
+                self.failure = self.failure or "it was stopped"
             except Hopeless as e:
                 self.failure = str(e)
             finally:
@@ -103,7 +114,7 @@ class Lead:
         """Whether an earlier run was interrupted."""
         return bool(_read_goal(os.path.join(self.team.place.state, "goal.json")))
 
-    def reached(self) -> None:
+    def _goal_is_reached(self) -> None:
         """The run is over: the same goal is a new one from now on."""
         path = os.path.join(self.team.place.state, "goal.json")
         if os.path.exists(path):
@@ -128,16 +139,44 @@ class Lead:
                 self.agent.conversation.tell(*news)
 
     def _turn(self) -> None:
+        self._interrupted.clear()
+        self._answering = True
+        if self._compact_next:
+            self.agent.compact()
+            self._compact_next = False
         try:
             self.agent.work()
+        except Interrupted:
+            self.agent.conversation.end_turn("(the person stopped this answer)")
+            self.agent.acknowledge()
+            self._say("stopped")
         except GaveUp as e:
             self.failure = str(e)
             self._say(f"could not go on: {e}")
+        finally:
+            self._answering = False
         if self.agent.last_text:
             self.voice.hear(self.agent.last_text)
 
+    # -- what the person does while it speaks -------------------------------------------------------
+
+    def is_answering(self) -> bool:
+        return self._answering
+
+    def interrupt(self) -> None:
+        """Stop the present answer; the conversation goes on."""
+        self._interrupted.set()
+
+    def compact_next(self) -> None:
+        self._compact_next = True
+
+    def _read_along(self, text: str) -> None:
+        if self._interrupted.is_set():
+            raise Interrupted
+        self.on_text(text)
+
     def _has_mail(self) -> bool:
-        return any(m.id not in self.agent.conversation.delivered for m in self.team.inbox(layout.LEAD))
+        return any(m.id not in self.agent.conversation.delivered and wakes(m) for m in self.team.inbox(layout.LEAD))
 
     def _persons_news(self) -> list[str]:
         """What people have done to the board since the lead last heard of it."""
@@ -159,7 +198,7 @@ class Lead:
 
     def _watch_for_rest(self, look: Look, asleep: list[Sleeper]) -> None:
         names = {sleeper.name for sleeper in asleep}
-        if layout.LEAD in names and self._is_at_rest(look, names) and self._reminded_of != self._state():
+        if not self._stays and layout.LEAD in names and self._is_at_rest(look, names) and self._reminded_of != self._state():
             self.crew.bell.wake(layout.LEAD)
 
     def _state(self) -> str:
@@ -171,7 +210,7 @@ class Lead:
     def _reminder(self) -> str:
         """A word about what the lead seems to have forgotten, once for each state of things."""
         asleep = self.crew.bell.asleep()
-        if self.crew.running() - asleep or self._has_mail() or self._reminded_of == self._state():
+        if self._stays or self.crew.running() - asleep or self._has_mail() or self._reminded_of == self._state():
             return ""
         self._reminded_of = self._state()
         left = [_left(task) for task in self.team.tasks() if task.status in (PENDING, IN_PROGRESS)]
@@ -182,6 +221,16 @@ class Lead:
 
     def _undecided(self) -> list[requests.Request]:
         return [r for r in self.team.requests() if (r.kind, r.status) == (requests.PLAN, requests.OPEN)]
+
+    def outcome(self, before: set[int]) -> Outcome:
+        """What became of the tasks that were not finished before the run, or came after."""
+        tasks = [task for task in self.team.tasks(finished=True) if task.id not in before]
+        return Outcome(
+            tuple(t for t in tasks if t.status in FINISHED),
+            tuple(t for t in tasks if t.status in (PENDING, IN_PROGRESS)),
+            tuple(t for t in tasks if t.status == FAILED),
+            self.failure,
+        )
 
     def _is_over(self) -> bool:
         if self._stays or self.crew.running() - self.crew.bell.asleep():
@@ -218,17 +267,6 @@ class Outcome:
         lists = {"done": self.done, "notDone": self.not_done, "failed": self.failed}
         found = {key: [task.to_json() for task in tasks] for key, tasks in lists.items()}
         return {"succeeded": self.succeeded, "reason": self.reason, **found}
-
-
-def outcome(team: Team, lead: Lead, before: set[int], reason: str) -> Outcome:
-    """What became of the tasks that were not finished when the run began, or came after."""
-    tasks = [task for task in team.tasks(finished=True) if task.id not in before]
-    return Outcome(
-        tuple(t for t in tasks if t.status in FINISHED),
-        tuple(t for t in tasks if t.status in (PENDING, IN_PROGRESS)),
-        tuple(t for t in tasks if t.status == FAILED),
-        lead.failure or reason,
-    )
 
 
 def refuse_second(team: Team) -> None:

@@ -42,8 +42,21 @@ class Look:
     config: Config
 
     def news_for(self, sleeper: Sleeper) -> list[Message]:
-        found = [m for m in mail.read_inbox(self.files, sleeper.name) if m.id not in sleeper.known]
+        found = [m for m in mail.read_inbox(self.files, sleeper.name) if m.id not in sleeper.known and wakes(m)]
         return [m for m in found if m.sender in (layout.LEAD, layout.USER)] if sleeper.quiet else found
+
+    def is_undecided(self, sleeper: Sleeper) -> bool:
+        return requests.is_waiting(requests.read_requests(self.files), sleeper.name, sleeper.plan)
+
+    def is_moot(self, sleeper: Sleeper) -> bool:
+        """Whether the task its plan is for has been taken from it."""
+        held = [f"{task.id}/{task.claim}" for task in self.board.held_by(sleeper.name)]
+        return "/" in sleeper.plan and sleeper.plan not in held
+
+
+def wakes(message: Message) -> bool:
+    """Whether it is worth a model call of its own. That somebody is idle is read along with the next."""
+    return message.type != "idle_notification"
 
 
 def who_wakes(look: Look, sleepers: Iterable[Sleeper], promised: dict[int, str]) -> dict[str, int | None]:
@@ -60,7 +73,7 @@ def who_wakes(look: Look, sleepers: Iterable[Sleeper], promised: dict[int, str])
         elif member is None:
             continue  # the lead takes no task
         elif sleeper.plan:
-            if not requests.is_waiting(requests.read_requests(look.files), sleeper.name, sleeper.plan):
+            if not look.is_undecided(sleeper) or look.is_moot(sleeper):
                 woken[sleeper.name] = None
         elif look.board.held_by(sleeper.name):
             woken[sleeper.name] = None

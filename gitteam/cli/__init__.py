@@ -15,9 +15,9 @@ from gitteam.errors import GitteamError
 # Loaded when used: most commands need only their own module.
 _COMMANDS = {
     "init": "setup", "member": "member", "task": "task", "send": "mail", "broadcast": "mail", "inbox": "mail",
-    "wait": "mail", "run": "run", "up": "agents", "join": "agents", "stop": "agents", "approve": "agents",
-    "reject": "agents", "demo": "demo", "status": "report", "log": "report", "doctor": "report", "completion": "setup",
-    "uninstall": "setup",
+    "wait": "mail", "run": "lead", "chat": "chat", "up": "agents", "join": "agents", "stop": "agents",
+    "approve": "agents", "reject": "agents", "demo": "demo", "status": "report", "log": "report",
+    "usage": "usage", "doctor": "report", "completion": "setup", "uninstall": "setup",
 }  # fmt: skip
 
 

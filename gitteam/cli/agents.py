@@ -136,7 +136,7 @@ class Screen:
         if entry.event in _UNSHOWN:
             return
         if self._as_json:
-            self._print(dump_json(entry.to_json()))
+            self.print(dump_json(entry.to_json()))
             return
         name, _, rest = entry.sentence.partition(" ")
         if name != entry.author:  # a person's name may have several words
@@ -146,7 +146,7 @@ class Screen:
     def say(self, name: str, text: str) -> None:
         """Something that is not in the diary."""
         if self._as_json:
-            self._print(dump_json({"author": name, "sentence": text, "event": "said"}))
+            self.print(dump_json({"author": name, "sentence": text, "event": "said"}))
         else:
             self._line(name, visible_line(text), time.localtime(), dim)
 
@@ -158,9 +158,9 @@ class Screen:
             lines = textwrap.wrap(text, max(20, screen_width() - margin), break_on_hyphens=False) or [""]
         rest = [" " * margin + style(line) for line in lines[1:]]
         first = f"{dim(time.strftime('%H:%M:%S', when))}  {person(name)}{gap}  {style(lines[0])}"
-        self._print("\n".join([first, *rest]))
+        self.print("\n".join([first, *rest]))
 
-    def _print(self, line: str) -> None:
+    def print(self, line: str) -> None:
         with self._mutex:
             click.echo(line)
             sys.stdout.flush()
@@ -235,8 +235,8 @@ def stop(shell: Shell, name: str | None, reason: str, timeout: float, by: str) -
 
 
 def _stop_line(said: dict[str, Any]) -> str:
-    answer = {True: "shuts down", False: f"declines: {visible_line(str(said.get('reason', '')))}"}
-    return f"{person(said['name'])} {answer.get(said.get('approve'), 'has not answered yet')}"  # type: ignore[arg-type]
+    answer = {True: "shuts down", None: "has been asked", False: f"declines: {visible_line(str(said.get('reason', '')))}"}
+    return f"{person(said['name'])} {answer[said.get('approve')]}"
 
 
 def _answers(team: Team, asked: dict[str, str], deadline: float, by: str) -> dict[str, dict[str, Any]]:

@@ -27,11 +27,14 @@ def demo(shell: Shell, where: str | None) -> None:
     \b
     gitteam demo
     """
-    from gitteam.demo import play
+    from gitteam.demo import DidNotComeAbout, play
 
     root = Path(shell.directory, where) if where else Path(tempfile.mkdtemp(prefix="gitteam-"), "library")
     stage = _Stage(shell.as_json, len("frontend"))
-    play(root, stage)
+    try:
+        play(root, stage)
+    except DidNotComeAbout as e:
+        raise DidNotComeAbout(f"{e}; what there is of it is in {root}") from None
     stage.end(os.path.abspath(root))
 
 
@@ -53,11 +56,11 @@ class _Stage(Screen):
 
     def end(self, root: str) -> None:
         if self._as_json:
-            self._print(dump_json({"directory": root}))
+            self.print(dump_json({"directory": root}))
         self.heading("It is all there to be looked at")
         for line in (f"cd {shlex.quote(visible_line(root))}", *_LOOK_AROUND):
             self._words(f"  {line}")
 
     def _words(self, text: str) -> None:
         if not self._as_json:
-            self._print(text)
+            self.print(text)

@@ -1,0 +1,164 @@
+"""`gitteam chat`: the lead at a prompt."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from gitteam.cli.agents import Screen, script_option
+from gitteam.cli.common import Command, Shell, hint, pass_shell, person, screen_width, visible_line
+from gitteam.cli.lead import lead_here, model_option, team_here
+from gitteam.errors import BadInput, GitteamError
+from gitteam.layout import LEAD
+from gitteam.render import visible
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+    from gitteam.agents.lead import Lead
+    from gitteam.journal import Entry
+
+# Each is a command of gitteam's own: none of them takes anything away.
+_SLASH = {
+    "/team": ["status"], "/tasks": ["task"], "/inbox": ["inbox"], "/log": ["log", "-n", "15"], "/usage": ["usage"],
+    "/stop": ["stop", "--timeout", "0"],
+}  # fmt: skip
+_HELP = """\
+/team        who is there and what needs you
+/tasks       the board
+/inbox       messages for you
+/log         the diary
+/usage       what it has cost
+/compact     let the lead shorten its conversation
+/stop NAME   ask a teammate to shut down
+/quit        leave, and stop the team in order (Ctrl-D does the same)
+Esc Enter    a new line; Ctrl-C stops the lead's answer"""
+
+
+@click.command(cls=Command, short_help="Talk to the lead; the team works meanwhile.")
+@model_option
+@script_option
+@pass_shell
+def chat(shell: Shell, model: str, script: str | None) -> None:
+    """Talk to the lead. Answers, messages and results arrive above the prompt while you type.
+
+    \b
+    gitteam chat
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput('chat needs a terminal; without one use `gitteam run "GOAL"`')
+    team_here(shell)
+    screen = _ChatScreen(False, 10)
+    answer = _Answer(screen)
+    with lead_here(shell, model, script, screen, answer.end, lambda name, role: True, stays=True) as lead:
+        thread = threading.Thread(target=lead.live, name="lead", daemon=True)
+        lead.on_text = answer.add
+        with _prompt(shell) as session:
+            thread.start()
+            _converse(shell, lead, session, answer)
+
+
+@contextmanager
+def _prompt(shell: Shell) -> Iterator[PromptSession[str]]:
+    """A line to type in, with what is printed meanwhile above it."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.patch_stdout import patch_stdout
+
+    keys = KeyBindings()
+    keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
+    history = FileHistory(os.path.join(shell.team.place.state, "chat-history"))
+    words = WordCompleter([*_SLASH, "/compact", "/help", "/quit"], sentence=True)
+    session: PromptSession[str] = PromptSession(
+        "› ", history=history, key_bindings=keys, completer=words, complete_while_typing=False, prompt_continuation="  "
+    )
+    with patch_stdout(raw=True):
+        yield session
+
+
+def _converse(shell: Shell, lead: Lead, session: PromptSession[str], answer: _Answer) -> None:
+    hint("say what you want done; /help lists the commands")
+    while True:
+        try:
+            text = session.prompt().strip()
+        except KeyboardInterrupt:
+            if lead.is_answering():
+                lead.interrupt()
+            else:
+                hint("/quit or Ctrl-D leaves")
+            continue
+        except EOFError:
+            return
+        if text == "/quit":
+            return
+        if text:
+            _act(shell, lead, text)
+
+
+def _act(shell: Shell, lead: Lead, text: str) -> None:
+    command, *rest = text.split()
+    if command in ("/help", "/?"):
+        click.echo(_HELP)
+    elif command == "/compact":
+        lead.compact_next()
+        hint("the lead shortens its conversation before its next answer")
+    elif command in _SLASH:
+        from gitteam.cli import run
+
+        run(["-C", shell.team.place.root, *_SLASH[command], *rest])
+    elif command.startswith("/"):
+        hint(f"there is no {visible_line(command)}; /help lists the commands")
+    else:
+        try:
+            shell.team.send(LEAD, text)
+        except GitteamError as e:
+            hint(str(e))
+
+
+class _ChatScreen(Screen):
+    """What the person says stands there already."""
+
+    def show(self, entry: Entry) -> None:
+        if "writes to lead: " not in entry.sentence:
+            super().show(entry)
+
+
+class _Answer:
+    """The lead's answer as it comes: whole lines, above the prompt."""
+
+    def __init__(self, screen: Screen):
+        self._screen, self._rest, self._began = screen, "", False
+
+    def add(self, text: str) -> None:
+        self._rest += text
+        room = screen_width() - 8
+        while True:
+            line, newline, rest = self._rest.partition("\n")
+            if not newline:
+                if len(self._rest) <= room:
+                    return
+                line, _, rest = self._rest[:room].rpartition(" ")
+                line, rest = (line, rest + self._rest[room:]) if line else (self._rest[:room], self._rest[room:])
+            self._print(line)
+            self._rest = rest
+
+    def end(self, text: str) -> None:
+        """The answer is whole."""
+        if self._rest:
+            self._print(self._rest)
+        elif not self._began:
+            self._print(text)
+        self._rest, self._began = "", False
+
+    def _print(self, line: str) -> None:
+        mark = person(LEAD) if not self._began else " " * len(LEAD)
+        self._began = True
+        self._screen.print(f"{mark}  {visible(line)}")

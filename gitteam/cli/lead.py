@@ -1,0 +1,120 @@
+"""`gitteam run`: one sentence in, finished work out."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from gitteam.cli.agents import Screen, model_for, script_option, signals
+from gitteam.cli.common import Command, Shell, dim, heading, hint, pass_shell, person, visible_line
+from gitteam.errors import BadInput, NoTeam
+from gitteam.records import FINISHED
+from gitteam.render import visible
+from gitteam.team import Team
+
+if TYPE_CHECKING:
+    from gitteam.agents.lead import Lead, Outcome
+
+model_option = click.option(
+    "--model", metavar="MODEL", default="", help="The lead's model, and that of teammates without their own."
+)
+
+
+@click.command(cls=Command, short_help="Give the lead a goal; it plans, starts a team, and reports.")
+@click.argument("goal", required=False, default="")
+@model_option
+@click.option("--yes", is_flag=True, help="Start the team without asking.")
+@script_option
+@pass_shell
+def run(shell: Shell, goal: str, model: str, yes: bool, script: str | None) -> int:
+    """Give the lead a goal: it plans tasks, starts teammates, coordinates, reports and disbands the team.
+
+    Without a goal, or with the same one, it goes on with what was interrupted. Exit 0: all of it was done.
+
+    \b
+    gitteam run "Migrate the app from REST to GraphQL"
+    gitteam run --yes "Fix the failing tests"
+    """
+    team = team_here(shell)
+    screen = Screen(shell.as_json, 10)
+    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty() and not shell.as_json
+    may_start = _Permission(team) if asks else lambda name, role: True
+    before = {task.id for task in team.tasks(finished=True) if task.status in FINISHED}
+    with lead_here(shell, model, script, screen, lambda text: screen.say("lead", text), may_start) as lead:
+        if not goal and not lead.has_open_goal():
+            raise BadInput('nothing was interrupted here: say what to do, as in `gitteam run "Fix the failing tests"`')
+        thread = threading.Thread(target=lead.live, args=(goal,), name="lead", daemon=True)
+        with signals(lead.crew):
+            thread.start()
+            thread.join()
+    found = lead.outcome(before)
+    shell.print(found.to_json(), list(_report(found)))
+    return 0 if found.succeeded else 1
+
+
+def team_here(shell: Shell) -> Team:
+    """The team of this repository, which is made if there is none."""
+    try:
+        return shell.team
+    except NoTeam:
+        Team.init(shell.directory)
+        hint("there was no team here: made one, as `gitteam init` does")
+        return shell.team
+
+
+@contextmanager
+def lead_here(
+    shell: Shell, model: str, script: str | None, screen: Screen, hear: Callable[[str], None],
+    may_start: Callable[[str, str], bool], stays: bool = False,
+) -> Iterator[Lead]:  # fmt: skip
+    """A lead with its crew; when the block ends everybody is stopped in order."""
+    from gitteam.agents.settings import read_settings
+
+    team = shell.team
+    settings = read_settings(team.config().settings)
+    settings = replace(settings, model=model or settings.model)
+    with model_for(script, settings) as asked:
+        from gitteam.agents.crew import Crew
+        from gitteam.agents.lead import Lead, Voice, refuse_second
+
+        refuse_second(team)
+        hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
+        crew = Crew(team, [], asked, settings, screen.say, screen.show)
+        try:
+            yield Lead(team, crew, asked, settings, Voice(screen.say, hear, may_start), stays)
+        finally:
+            crew.ask_to_stop()
+            crew.finish()
+
+
+class _Permission:
+    """Asks the person once, before the first teammate is started."""
+
+    def __init__(self, team: Team):
+        self._team = team
+        self._answer: bool | None = None
+
+    def __call__(self, name: str, role: str) -> bool:
+        if self._answer is None:
+            click.echo(heading("the lead's plan"))
+            for task in self._team.tasks():
+                blocked = dim(f"  {visible(task.reason)}") if task.reason else ""
+                click.echo(f"  #{task.id}  {visible_line(task.subject)}{blocked}")
+            click.echo(f"  first teammate: {person(name)}, {visible_line(role)}")
+            self._answer = click.confirm("Start the team?", default=True)
+        return self._answer
+
+
+def _report(found: Outcome) -> Iterator[str]:
+    yield heading("done" if found.succeeded else "not all of it was done")
+    for title, tasks in (("", found.done), ("left ", found.not_done), ("failed ", found.failed)):
+        for task in tasks:
+            yield f"  {title}#{task.id}  {visible_line(task.subject)}{f'  {person(task.owner)}' if task.owner else ''}"
+    if found.reason:
+        yield f"  {visible_line(found.reason)}"
