@@ -343,7 +343,10 @@ def test_a_program_that_ends_without_a_close_leaves_nothing_running(place: Place
     )
     command = f"setsid {IGNORES} & {SLEEPS} & while [ $(wc -l < pids) -lt 2 ]; do sleep 0.01; done; touch ready; wait"
     program = subprocess.Popen([sys.executable, "-c", code, place.root, place.spill, command])
-    program.wait(TIMEOUT)
+    try:
+        program.wait(TIMEOUT)
+    finally:
+        program.kill()
     pids = place.until_written("pids", 2)
     until(lambda: not running(pids), "the end of its processes")
 
