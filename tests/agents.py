@@ -123,8 +123,9 @@ class Running:
 
 @contextmanager
 def crew(
-    team: Team, server: Server, *names: str, until_done: bool = False, stays: bool = True, **settings: Any
-) -> Iterator[Running]:
+    team: Team, server: Server, *names: str, until_done: bool = False, stays: bool = True, may_crash: bool = False,
+    **settings: Any,
+) -> Iterator[Running]:  # fmt: skip
     """A crew at work, stopped in order at the end. Without names it is everybody."""
     chosen = list(names) or [m.name for m in team.members() if m.kind == "agent"]
     running = Running(
@@ -134,6 +135,7 @@ def crew(
         yield running
     finally:
         running.stop()
+    assert may_crash or not [text for _, text in running.said if "crashed" in text], running.said
 
 
 def finish(team: Team, script: Callable[[Request], Any], *names: str, **settings: Any) -> list[Request]:
@@ -223,6 +225,15 @@ def statuses(team: Team) -> list[str]:
 
 def lead_mail(team: Team, kind: str) -> list[Message]:
     return [m for m in team.inbox("lead") if m.type == kind]
+
+
+def until_alive(team: Team, *names: str) -> None:
+    until(lambda: all(map(team.is_alive, names)), f"{names} running")
+
+
+def until_asleep(running: Running, *names: str) -> None:
+    """Wait until they wait for something to do: the bell rings for them from now on."""
+    until(lambda: running.crew.bell._sleepers.keys() >= {*names}, f"{names} asleep")
 
 
 def until_status(team: Team, name: str, status: str, reason: str | None = None) -> None:

@@ -22,6 +22,7 @@ from agents import (
     program,
     statuses,
     team_of,
+    until_asleep,
     until_status,
 )  # fmt: skip
 from conftest import until
@@ -86,9 +87,8 @@ def test_the_real_command_works_off_the_board_and_ends_with_0(team: Team, repo: 
 
 
 def test_a_file_dropped_while_everybody_is_idle_is_picked_up(team: Team, repo: Path) -> None:
-    with Server(diligent) as server, crew(team, server):
-        until_status(team, "alice", "idle")
-        until_status(team, "bob", "idle")
+    with Server(diligent) as server, crew(team, server) as running:
+        until_asleep(running, "alice", "bob")
         assert server.requests == []  # idle makes no call
         (repo / ".tasks/fix-login.md").write_text("Fix the login page\n")
         until(lambda: statuses(team) == ["completed"], "the task done")
@@ -136,11 +136,12 @@ def test_bob_reads_what_alice_writes_before_his_next_call_in_the_middle_of_work(
 def test_a_broadcast_reaches_everybody_but_its_sender(team: Team) -> None:
     team.add_member("carol")
     script = in_turn(alice=[call("send_message", to="all", content="lunch")])
-    with Server(script) as server, crew(team, server):
-        for name in ("bob", "carol"):
-            until_status(team, name, "idle")
+    with Server(script) as server, crew(team, server) as running:
+        until_asleep(running, "alice", "bob", "carol")
         team.send("alice", "tell them")
-        readers = [server.wait_for(lambda r, n=n: r.member == n and "lunch" in r.new_text, 20) for n in ("bob", "carol")]
+        readers = [
+            server.wait_for(lambda r, n=n: r.member == n and "lunch" in r.new_text, 20) for n in ("bob", "carol")
+        ]
         until(lambda: not team.inbox("bob") and not team.inbox("carol"), "both inboxes empty")
         check(server)
     assert all('from="alice" type="broadcast"' in r.new_text for r in readers)
