@@ -17,6 +17,7 @@ from gitteam.demo.stage import (
     Person,
     Screen,
     crew_at_work,
+    git,
     make_repository,
     own_environment,
 )
@@ -24,6 +25,8 @@ from gitteam.errors import BadInput
 from gitteam.records import COMPLETED
 from gitteam.scripted import Script
 from gitteam.team import Team
+
+__all__ = ["DidNotComeAbout", "play"]
 
 _TASKS = (
     '"Analyze the REST endpoints" --role analyst',
@@ -134,3 +137,5 @@ class Story:
     def _check(self) -> None:
         if not self._is_done():
             raise DidNotComeAbout("not every task is completed")
+        if left := git(self._root, "status", "--porcelain"):
+            raise DidNotComeAbout(f"not everything is committed: {left.splitlines()[0]}")

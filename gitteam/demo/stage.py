@@ -70,20 +70,22 @@ def make_repository(root: Path) -> None:
     """A repository with the app in it, committed, and an identity of its own."""
     with as_file(files("gitteam.demo") / "app") as app:
         shutil.copytree(app, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    _git(root, "init", "-q", "--template=", "-b", "main")
+    git(root, "init", "-q", "--template=", "-b", "main")
     for key, value in _OWN_CONFIG.items():
-        _git(root, "config", key, value)
-    _git(root, "add", ".")
-    _git(root, "commit", "-q", "-m", "A small library with a REST server")
+        git(root, "config", key, value)
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "A small library with a REST server")
 
 
-def _git(root: Path, *words: str) -> None:
+def git(root: Path, *words: str) -> str:
+    """Run git there; returns its output."""
     try:
         done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
     except FileNotFoundError:
         raise GitteamError("git is not installed, or not on the PATH") from None
     if done.returncode:
         raise DidNotComeAbout(f"git {words[0]}: {done.stderr.strip()}")
+    return done.stdout
 
 
 class Person:
@@ -191,8 +193,9 @@ def crew_at_work(team: Team, script: Held, diary: Diary, screen: Screen) -> Iter
             crew.ask_to_stop()
             thread.join()
             model.close()
-    if crew.failures or server.unmatched or server.rejected:
-        raise DidNotComeAbout(f"not everything went by the script: {crew.failures or server.rejected or 'see the log'}")
+    troubles = [*crew.failures.values(), *server.rejected, *(f"no answer for {r.member}" for r in server.unmatched)]
+    if troubles:
+        raise DidNotComeAbout(f"not everything went by the script: {troubles[0]}")
 
 
 def _run(run: Callable[[], None], diary: Diary) -> None:
