@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gitteam import mail, requests, roster
 from gitteam.agents import compaction, words
+from gitteam.agents.account import BudgetReached
 from gitteam.agents.blocks import Block, Message, result, text_block
 from gitteam.agents.conversation import Conversation
 from gitteam.agents.desk import Desk
@@ -108,11 +109,18 @@ class Agent:
 
     def _call(self, messages: list[Message]) -> Reply:
         model = self.desk.member.model or self.settings.model
-        ask = Ask(model, self.system, self.toolbox.schemas, messages, self.settings.max_tokens, self.on_text)
+        ask = Ask(
+            model, self.system, self.toolbox.schemas, messages, self.settings.max_tokens, self.desk.name,
+            self.desk.task.id if self.desk.task else 0, self._tokens, self.on_text,
+        )  # fmt: skip
         try:
             return self.model.ask(ask, self.say)
         except Rejected as e:
             raise GaveUp(str(e)) from None
+        except BudgetReached as e:
+            if e.whole_team:
+                raise
+            raise GaveUp(e.reason) from None
 
     def _call_shortened(self) -> Reply:
         try:

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 
 from gitteam import layout, mail, requests, skills
+from gitteam.agents.account import Account
 from gitteam.change import Change
 from gitteam.records import Member, Message, Task
 from gitteam.skills import Skill
@@ -23,6 +24,7 @@ class Desk:
     member: Member
     run: str  # the life its claims are tied to
     stop: threading.Event  # the team is stopping: whatever takes long ends now
+    account: Account | None = None  # what its calls are paid from
     task: Task | None = None  # the one it holds
     piece: str = ""  # this piece of work, where there is no task
     ending: str = ""  # "idle" or "stopping", when a tool has ended the work
@@ -56,6 +58,10 @@ class Desk:
     def work(self) -> str:
         """What a plan is approved for: this claim of this task, or this piece of work."""
         return f"{self.task.id}/{self.task.claim}" if self.task else self.piece
+
+    def totals(self, task: int) -> dict[str, str]:
+        """What a task took, for the commit that completes it."""
+        return self.account.task_totals(task) if self.account else {}
 
     def begin_piece(self, task: Task | None) -> None:
         self.task, self.piece, self.ending = task, os.urandom(4).hex(), ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from gitteam import journal, layout, liveness, requests
 from gitteam.agents import words
+from gitteam.agents.account import BudgetReached
 from gitteam.agents.agent import Agent, GaveUp
 from gitteam.agents.conversation import Conversation
 from gitteam.agents.crew import Crew
@@ -21,6 +22,7 @@ from gitteam.agents.gate import Stopped
 from gitteam.agents.lead_desk import LeadDesk
 from gitteam.agents.model import Ask, Hopeless, Model, Reply
 from gitteam.agents.settings import Settings
+from gitteam.agents.teammate import ASKED
 from gitteam.agents.wake import Look, Sleeper, wakes
 from gitteam.errors import Refused
 from gitteam.liveness import Life
@@ -68,8 +70,9 @@ class Lead:
         with Life(place, layout.LEAD) as life:
             conversation = Conversation(os.path.join(place.transcripts, f"{layout.LEAD}.jsonl"))
             desk = LeadDesk(
-                self.team, ME, life.run, self.crew.stop, crew=self.crew, may_start=self.voice.may_start,
-                ask=self._ask_for_subagent, model=self.settings.model, max_tokens=self.settings.max_tokens,
+                self.team, ME, life.run, self.crew.stop, self.model.account, crew=self.crew,
+                may_start=self.voice.may_start, ask=self._ask_for_subagent, model=self.settings.model,
+                max_tokens=self.settings.max_tokens,
             )  # fmt: skip
             self.agent = Agent(
                 desk, conversation, self.toolbox, self.model, self.settings, self.crew.bell, self._say,
@@ -83,7 +86,7 @@ class Lead:
                 self._goal_is_reached()
             except Stopped:
                 self.failure = self.failure or "it was stopped"
-            except Hopeless as e:
+            except (Hopeless, BudgetReached) as e:
                 self.failure = str(e)
             finally:
                 self.crew.bell.on_look.remove(self._watch_for_rest)
@@ -107,7 +110,7 @@ class Lead:
             with open(path, "w", encoding="utf-8") as f:
                 json.dump({"goal": goal}, f)
         for member in self.team.members():
-            if member.kind == "agent" and member.status not in ("shutdown", "failed"):
+            if member.kind == "agent" and (member.status, member.reason) != ("shutdown", ASKED):
                 self.crew.start(member.name)
 
     def has_open_goal(self) -> bool:
@@ -198,7 +201,9 @@ class Lead:
 
     def _watch_for_rest(self, look: Look, asleep: list[Sleeper]) -> None:
         names = {sleeper.name for sleeper in asleep}
-        if not self._stays and layout.LEAD in names and self._is_at_rest(look, names) and self._reminded_of != self._state():
+        if self._stays or layout.LEAD not in names or not self._is_at_rest(look, names):
+            return
+        if self._reminded_of != self._state():
             self.crew.bell.wake(layout.LEAD)
 
     def _state(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import anthropic
 import httpx2
 
+from gitteam.agents.account import Account
 from gitteam.agents.blocks import Block, Message
 from gitteam.agents.gate import Closed, Gate
 from gitteam.errors import BadInput, GitteamError
@@ -54,6 +55,9 @@ class Ask:
     tools: list[dict[str, Any]]
     messages: list[Message]
     max_tokens: int
+    member: str = ""  # who asks, and for which task, for the account
+    task: int = 0
+    tokens: int = 0  # of the prompt, if known
     on_text: Callable[[str], None] | None = None  # gets the answer's text as it comes; what it raises ends the call
 
 
@@ -81,8 +85,9 @@ class Model:
     """Shared by all members of a process, which is what makes the gate one gate."""
 
     def __init__(
-        self, credentials: dict[str, str], base_url: str | None, stall_timeout: float, give_up_after: float = 900
-    ):
+        self, credentials: dict[str, str], base_url: str | None, stall_timeout: float, give_up_after: float = 900,
+        account: Account | None = None,
+    ):  # fmt: skip
         if not any(credentials.get(key) for key in KEYS) and not base_url:
             raise BadInput(
                 "no API key: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL for a server that speaks /v1/messages; "
@@ -94,6 +99,7 @@ class Model:
                 f"ANTHROPIC_BASE_URL is no address: {_line(base_url)!r}; it looks like http://localhost:11434"
             )
         self.gate = Gate()
+        self.account = account  # what the calls are paid from
         self._give_up_after = give_up_after
         self._client = anthropic.Anthropic(
             api_key=key, auth_token=token if token or key else "none", base_url=base_url, max_retries=0,
@@ -104,7 +110,16 @@ class Model:
         self._client.close()
 
     def ask(self, ask: Ask, waiting: Callable[[str], None]) -> Reply:
-        """One reply. Waits as long as that may help, and says so; the gate's Stopped ends it."""
+        """One reply. Waits as long as that may help, and says so; the gate's Stopped ends it, and BudgetReached."""
+        if self.account is None:
+            return self._patiently(ask, waiting)
+        tokens = ask.tokens or len(str(ask.messages)) // 3
+        with self.account.call(ask.member, ask.task, ask.model, tokens, ask.max_tokens) as spent:
+            reply = self._patiently(ask, waiting)
+            spent.usage = reply.usage
+            return reply
+
+    def _patiently(self, ask: Ask, waiting: Callable[[str], None]) -> Reply:
         garbled, began = 0, time.monotonic()
         while True:
             ticket = self._enter(began)

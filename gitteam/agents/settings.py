@@ -22,6 +22,8 @@ class Settings:
     context_window: int = 200_000
     give_up_after: float = 900.0  # seconds of a service that does not answer
     stall_timeout: float = 120.0  # seconds without a byte of an answer that has begun
+    task_max_cost: float = 0.0  # dollars for one task; 0: as many as it takes
+    task_max_turns: int = 0  # model calls for one task, by whomever; 0: as many as it takes
 
 
 def read_settings(values: dict[str, Any]) -> Settings:

@@ -32,7 +32,7 @@ def run(desk: Desk, prompt: str, kind: str, ask: Callable[[Ask], Reply], model: 
     messages: list[Message] = [{"role": "user", "content": [text_block(prompt)]}]
     try:
         for _ in range(MAX_TURNS):
-            reply = ask(Ask(model, system, toolbox.schemas, messages, max_tokens))
+            reply = ask(Ask(model, system, toolbox.schemas, messages, max_tokens, desk.name))
             blocks = [b for b in reply.blocks if b["type"] != "text" or b["text"].strip()]
             if not reply.calls or reply.stop_reason != "tool_use":
                 return reply.text or "(no answer)"

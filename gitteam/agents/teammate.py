@@ -9,6 +9,7 @@ from threading import Event
 
 from gitteam import layout, mail, moves, requests, roster
 from gitteam.agents import words
+from gitteam.agents.account import BudgetReached
 from gitteam.agents.agent import Agent, GaveUp
 from gitteam.agents.conversation import Conversation
 from gitteam.agents.desk import Desk
@@ -51,7 +52,7 @@ class Teammate:
         place = self.team.place
         with Life(place, self.name) as life:
             member = self.team.config().members[self.name]
-            self.desk = Desk(self.team, member, life.run, self.stop)
+            self.desk = Desk(self.team, member, life.run, self.stop, self.model.account)
             conversation = Conversation(os.path.join(place.transcripts, f"{self.name}.jsonl"))
             self._interrupted = conversation.is_unanswered
             try:
@@ -90,7 +91,7 @@ class Teammate:
                     return self._end(TIMEOUT, "nothing to do")
         except Stopped:
             return self._end(STOPPED, "the team is stopping")
-        except Hopeless as e:
+        except (Hopeless, BudgetReached) as e:
             self.failure = str(e)
             self._end(FAILED, str(e))
             return FAILED

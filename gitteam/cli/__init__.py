@@ -16,7 +16,7 @@ from gitteam.errors import GitteamError
 _COMMANDS = {
     "init": "setup", "member": "member", "task": "task", "send": "mail", "broadcast": "mail", "inbox": "mail",
     "wait": "mail", "run": "lead", "chat": "chat", "up": "agents", "join": "agents", "stop": "agents",
-    "approve": "agents", "reject": "agents", "demo": "demo", "status": "report", "log": "report",
+    "approve": "agents", "reject": "agents", "demo": "demo", "status": "report", "watch": "watch", "log": "report",
     "usage": "usage", "doctor": "report", "completion": "setup", "uninstall": "setup",
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ import click
 
 from gitteam.cli.common import (
     Command,
+    F,
     Shell,
     acting,
     dim,
@@ -32,6 +33,7 @@ from gitteam.records import FAILED, FINISHED, Message
 from gitteam.team import Team
 
 if TYPE_CHECKING:
+    from gitteam.agents.account import Account
     from gitteam.agents.crew import Crew
     from gitteam.agents.model import Model
     from gitteam.agents.settings import Settings
@@ -44,11 +46,36 @@ script_option = click.option(
 )
 
 
+def budget_options(function: F) -> F:
+    """What may be spent before everybody hands back and ends."""
+    above = click.FloatRange(min=0, min_open=True)
+    for option in (
+        click.option("--max-minutes", type=above, metavar="M", help="End after so many minutes."),
+        click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="Make at most so many model calls."),
+        click.option("--max-cost", type=above, metavar="DOLLARS", help="Spend at most so much."),
+    ):
+        function = option(function)
+    return function
+
+
+def _account(team: Team, settings: Settings, budget: dict[str, Any]) -> Account:
+    from gitteam import prices
+    from gitteam.agents.account import Account, Limits
+
+    minutes = budget.get("max_minutes")
+    limits = Limits(
+        budget.get("max_cost"), budget.get("max_turns"), minutes * 60 if minutes else None,
+        settings.task_max_cost or None, settings.task_max_turns or None,
+    )  # fmt: skip
+    return Account(team.place, prices.load(team.config().settings), limits)
+
+
 @click.command(cls=Command, short_help="Start the team's agents; they work off the board.")
 @click.option("--until-done", is_flag=True, help="End when nothing is left that any of them could do.")
+@budget_options
 @script_option
 @pass_shell
-def up(shell: Shell, until_done: bool, script: str | None) -> int:
+def up(shell: Shell, /, until_done: bool, script: str | None, **budget: Any) -> int:
     """Start all agents on the roster; they work off the board until you stop them. Ctrl-C stops them in order.
 
     \b
@@ -59,14 +86,15 @@ def up(shell: Shell, until_done: bool, script: str | None) -> int:
     names = [m.name for m in shell.team.members() if m.kind == "agent"]
     if not names:
         raise NothingToDo("there is no agent on the team: gitteam member add ana --role backend")
-    return _run(shell, names, script, until_done, stays=True)
+    return _run(shell, names, script, budget, until_done, stays=True)
 
 
 @click.command(cls=Command)
 @name_argument()
+@budget_options
 @script_option
 @pass_shell
-def join(shell: Shell, name: str, script: str | None) -> int:
+def join(shell: Shell, /, name: str, script: str | None, **budget: Any) -> int:
     """Run one agent in this terminal. Several terminals make one team.
 
     \b
@@ -77,10 +105,12 @@ def join(shell: Shell, name: str, script: str | None) -> int:
         raise NotFound(f"nobody on the team is called {name!r}: {shell.team.config().names()}")
     if member.kind != "agent":
         raise BadInput(f"{name} is {member.kind}, not an agent: it takes part through the commands")
-    return _run(shell, [name], script, until_done=False, stays=False)
+    return _run(shell, [name], script, budget, until_done=False, stays=False)
 
 
-def _run(shell: Shell, names: list[str], script: str | None, until_done: bool, stays: bool) -> int:
+def _run(
+    shell: Shell, names: list[str], script: str | None, budget: dict[str, Any], until_done: bool, stays: bool
+) -> int:
     from gitteam.agents.settings import read_settings
 
     team = shell.team
@@ -88,7 +118,7 @@ def _run(shell: Shell, names: list[str], script: str | None, until_done: bool, s
     for name in names:
         if team.is_alive(name):
             raise Conflict(f"{name} is running already: stop it with `gitteam stop {name}`")
-    with model_for(script, settings) as model:
+    with model_for(team, script, settings, budget) as model:
         from gitteam.agents.crew import Crew
 
         screen = Screen(shell.as_json, max(map(len, names)))
@@ -100,8 +130,8 @@ def _run(shell: Shell, names: list[str], script: str | None, until_done: bool, s
 
 
 @contextmanager
-def model_for(script: str | None, settings: Settings) -> Iterator[Model]:
-    """The model to ask: the API, a server of the person's own, or the scripted one."""
+def model_for(team: Team, script: str | None, settings: Settings, budget: dict[str, Any]) -> Iterator[Model]:
+    """The model to ask: the API, a server of the person's own, or the scripted one; paid from one account."""
     from gitteam.workplace.secrets import hide_key_from_proc
 
     if script is None:
@@ -109,6 +139,7 @@ def model_for(script: str | None, settings: Settings) -> Iterator[Model]:
         from gitteam.agents.model import Model
 
         model = Model(keys, os.environ.get("ANTHROPIC_BASE_URL"), settings.stall_timeout, settings.give_up_after)
+        model.account = _account(team, settings, budget)
         try:
             yield model
         finally:
@@ -119,6 +150,7 @@ def model_for(script: str | None, settings: Settings) -> Iterator[Model]:
 
     with Server(Script.load(script)) as server:
         model = Model({KEYS[0]: "scripted"}, server.url, settings.stall_timeout, settings.give_up_after)
+        model.account = _account(team, settings, budget)
         try:
             yield model
         finally:
@@ -235,7 +267,8 @@ def stop(shell: Shell, name: str | None, reason: str, timeout: float, by: str) -
 
 
 def _stop_line(said: dict[str, Any]) -> str:
-    answer = {True: "shuts down", None: "has been asked", False: f"declines: {visible_line(str(said.get('reason', '')))}"}
+    reason = visible_line(str(said.get("reason", "")))
+    answer = {True: "shuts down", False: f"declines: {reason}", None: "has been asked"}
     return f"{person(said['name'])} {answer[said.get('approve')]}"
 
 

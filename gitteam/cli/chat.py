@@ -7,11 +7,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitteam.cli.agents import Screen, script_option
+from gitteam.cli.agents import Screen, budget_options, script_option
 from gitteam.cli.common import Command, Shell, hint, pass_shell, person, screen_width, visible_line
 from gitteam.cli.lead import lead_here, model_option, team_here
 from gitteam.errors import BadInput, GitteamError
@@ -43,9 +43,10 @@ Esc Enter    a new line; Ctrl-C stops the lead's answer"""
 
 @click.command(cls=Command, short_help="Talk to the lead; the team works meanwhile.")
 @model_option
+@budget_options
 @script_option
 @pass_shell
-def chat(shell: Shell, model: str, script: str | None) -> None:
+def chat(shell: Shell, /, model: str, script: str | None, **budget: Any) -> None:
     """Talk to the lead. Answers, messages and results arrive above the prompt while you type.
 
     \b
@@ -56,7 +57,7 @@ def chat(shell: Shell, model: str, script: str | None) -> None:
     team_here(shell)
     screen = _ChatScreen(False, 10)
     answer = _Answer(screen)
-    with lead_here(shell, model, script, screen, answer.end, lambda name, role: True, stays=True) as lead:
+    with lead_here(shell, model, script, budget, screen, answer.end, lambda name, role: True, stays=True) as lead:
         thread = threading.Thread(target=lead.live, name="lead", daemon=True)
         lead.on_text = answer.add
         with _prompt(shell) as session:

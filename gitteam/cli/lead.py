@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitteam.cli.agents import Screen, model_for, script_option, signals
+from gitteam.cli.agents import Screen, budget_options, model_for, script_option, signals
 from gitteam.cli.common import Command, Shell, dim, heading, hint, pass_shell, person, visible_line
 from gitteam.errors import BadInput, NoTeam
 from gitteam.records import FINISHED
@@ -29,24 +29,25 @@ model_option = click.option(
 @click.command(cls=Command, short_help="Give the lead a goal; it plans, starts a team, and reports.")
 @click.argument("goal", required=False, default="")
 @model_option
+@budget_options
 @click.option("--yes", is_flag=True, help="Start the team without asking.")
 @script_option
 @pass_shell
-def run(shell: Shell, goal: str, model: str, yes: bool, script: str | None) -> int:
+def run(shell: Shell, /, goal: str, model: str, yes: bool, script: str | None, **budget: Any) -> int:
     """Give the lead a goal: it plans tasks, starts teammates, coordinates, reports and disbands the team.
 
     Without a goal, or with the same one, it goes on with what was interrupted. Exit 0: all of it was done.
 
     \b
     gitteam run "Migrate the app from REST to GraphQL"
-    gitteam run --yes "Fix the failing tests"
+    gitteam run --yes --max-cost 5 "Fix the failing tests"
     """
     team = team_here(shell)
     screen = Screen(shell.as_json, 10)
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty() and not shell.as_json
     may_start = _Permission(team) if asks else lambda name, role: True
     before = {task.id for task in team.tasks(finished=True) if task.status in FINISHED}
-    with lead_here(shell, model, script, screen, lambda text: screen.say("lead", text), may_start) as lead:
+    with lead_here(shell, model, script, budget, screen, lambda text: screen.say("lead", text), may_start) as lead:
         if not goal and not lead.has_open_goal():
             raise BadInput('nothing was interrupted here: say what to do, as in `gitteam run "Fix the failing tests"`')
         thread = threading.Thread(target=lead.live, args=(goal,), name="lead", daemon=True)
@@ -70,7 +71,7 @@ def team_here(shell: Shell) -> Team:
 
 @contextmanager
 def lead_here(
-    shell: Shell, model: str, script: str | None, screen: Screen, hear: Callable[[str], None],
+    shell: Shell, model: str, script: str | None, budget: dict[str, Any], screen: Screen, hear: Callable[[str], None],
     may_start: Callable[[str, str], bool], stays: bool = False,
 ) -> Iterator[Lead]:  # fmt: skip
     """A lead with its crew; when the block ends everybody is stopped in order."""
@@ -79,7 +80,7 @@ def lead_here(
     team = shell.team
     settings = read_settings(team.config().settings)
     settings = replace(settings, model=model or settings.model)
-    with model_for(script, settings) as asked:
+    with model_for(team, script, settings, budget) as asked:
         from gitteam.agents.crew import Crew
         from gitteam.agents.lead import Lead, Voice, refuse_second
 

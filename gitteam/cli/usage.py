@@ -34,7 +34,8 @@ def usage(shell: Shell, by: str) -> None:
     }
     shell.print(data, _table(by, rows, total) if total else "no model has been called yet")
     if total and total.unpriced and not shell.as_json:
-        hint(f'{total.unpriced} calls had no known price: give the next ones one in {CONFIG}, settings, "prices"')
+        calls_had = "call had" if total.unpriced == 1 else "calls had"
+        hint(f'{total.unpriced} {calls_had} no known price: name one in {CONFIG}, under settings, as "prices"')
 
 
 def _table(by: str, rows: list[Row], total: Row) -> Iterator[str]:

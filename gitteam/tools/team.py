@@ -50,6 +50,7 @@ def _task_update(
         raise BadInput("nothing to change: give status, note, result or blocked_by")
     own = desk.task if desk.task and desk.task.id == id else None
     claim = own.claim if own else None
+    totals = desk.totals(id) if status == COMPLETED else {}
 
     def update(change: Change) -> Task:
         task = change.board.get(id)
@@ -57,6 +58,7 @@ def _task_update(
         for number in blocked_by or ():
             task = moves.block(change, id, number)
         if status == COMPLETED:
+            change.story.trailers |= totals
             return moves.complete(change, id, said, claim)
         if status == PENDING:
             return moves.release(change, id, said, claim)
