@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from bench.agents import waking
+from bench.agents import idling, waking
 from bench.measures import claim, commands, contention, growth, mail, wake
 from bench.timing import Row, shown
 
-MEASURES = {measure.__name__: measure for measure in (claim, contention, commands, wake, mail, growth, waking)}
+MEASURES = {measure.__name__: measure for measure in (claim, contention, commands, wake, mail, growth, waking, idling)}
 
 
 def main() -> None:

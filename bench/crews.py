@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bench.timing import clock
 from gitteam import Team
 from gitteam.agents.crew import Crew
 from gitteam.agents.model import KEYS, Model
 from gitteam.agents.settings import Settings
-from gitteam.agents.wake import Look, Sleeper
 from gitteam.change import Change
 from gitteam.records import IN_PROGRESS, Task
 from gitteam.scripted import Reply, Request, Server
@@ -52,52 +51,46 @@ class ClockedScript:
             return Reply(calls=[("task_update", {"id": int(task[1]), "status": "completed", "result": "Done."})])
         return Reply("Done.")
 
-
-class WatchedCrew(Crew):
-    """A crew of which one can know that everybody sleeps."""
-
-    def __init__(self, team: Team, names: list[str], model: Model):
-        nobody: Callable[..., None] = lambda *_: None  # noqa: E731
-        super().__init__(team, names, model, Settings(idle_timeout=None, max_turns=1000), nobody, nobody)
-        self._names, self._asleep = set(names), threading.Event()
-        self._bell.on_look.append(self._note_sleepers)
-
-    def _note_sleepers(self, look: Look, asleep: list[Sleeper]) -> None:
-        everybody = {sleeper.name for sleeper in asleep} == self._names
-        self._asleep.set() if everybody else self._asleep.clear()
-
-    def until_asleep(self) -> None:
+    def wait_for(self, text: str) -> float:
+        """When the next request came that has this in what is new."""
         while True:
-            if not self._asleep.wait(PATIENCE):
-                raise RuntimeError("the crew does not come to rest")
-            time.sleep(0.1)  # the events of their last commits are still on their way
-            if self._asleep.is_set():
-                return
+            arrived, request = self.arrivals.get(timeout=PATIENCE)
+            if text in request.new_text:
+                return arrived
+
+
+def until_asleep(crew: Crew, names: list[str]) -> None:
+    deadline = clock() + PATIENCE
+    while crew.bell.asleep() != set(names):
+        if clock() > deadline:
+            raise RuntimeError("the crew does not come to rest")
+        time.sleep(0.02)
+    time.sleep(0.1)  # the events of their last commits are still on their way
 
 
 @contextmanager
-def crew(team: Team, names: list[str], url: str) -> Iterator[WatchedCrew]:
-    """These members, alive and asleep."""
+def crew_of(team: Team, names: list[str], url: str) -> Iterator[Crew]:
+    """These members, alive and asleep, on the model at `url`."""
     model = Model({KEYS[0]: "scripted"}, url, stall_timeout=PATIENCE)
-    found = WatchedCrew(team, names, model)
-    running = threading.Thread(target=found.run)
+    crew = Crew(team, names, model, Settings(idle_timeout=None), lambda *_: None, lambda _: None)
+    running = threading.Thread(target=crew.run)
     running.start()
     try:
-        found.until_asleep()
-        yield found
+        until_asleep(crew, names)
+        yield crew
     finally:
-        found.ask_to_stop()
+        crew.ask_to_stop()
         running.join()
         model.close()
 
 
 @contextmanager
-def crew_at(path: Path, names: list[str], script: Callable[[Request], Reply]) -> Iterator[tuple[ClockedTeam, Any]]:
-    """The same with a server in this process."""
-    with Server(script) as server, ClockedTeam(path) as team, crew(team, names, server.url) as found:
-        yield team, found
-        if server.failures or server.rejected:
-            raise RuntimeError(f"the server is not content: {server.failures or server.rejected}")
+def serving(script: Callable[[Request], Reply]) -> Iterator[Server]:
+    """A server for the script, that was content with every request."""
+    with Server(script) as server:
+        yield server
+        if found := server.failures or server.rejected:
+            raise RuntimeError(f"the server is not content: {found[0]}")
 
 
 class PollLoop(threading.Thread):
