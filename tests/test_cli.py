@@ -445,6 +445,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "reject",
         "demo",
         "status",
+        "watch",
         "log",
         "usage",
         "doctor",
