@@ -25,6 +25,8 @@ from gitteam.journal import Entry
 from gitteam.records import Message
 from gitteam.scripted import Fault, Reply, Request, Server
 
+PROGRAM = (sys.executable, "-m", "gitteam")
+
 Step = Reply | Fault | Callable[[Request], Reply | Fault | None]
 
 
@@ -159,18 +161,21 @@ def check(server: Server) -> None:
 class Program:
     """`gitteam up` or `join` in a real process that asks this server."""
 
-    def __init__(self, cwd: Path, server: Server, *words: str, **env: str):
+    def __init__(self, cwd: Path, server: Server, *words: str, start: tuple[str, ...] = PROGRAM, **env: str):
         self._output = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gitteam", *words], cwd=cwd, stdout=self._output[0], stderr=self._output[1],
+            [*start, *words], cwd=cwd, stdout=self._output[0], stderr=self._output[1],
             env={**os.environ, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "test", **env},
         )  # fmt: skip
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    def out(self) -> str:
+        """What it has printed so far."""
+        return os.pread(self._output[0].fileno(), 1 << 20, 0).decode()
+
     def err(self) -> str:
-        """What it has printed to stderr so far."""
         return os.pread(self._output[1].fileno(), 1 << 20, 0).decode()
 
     def end(self) -> Result:
@@ -190,9 +195,9 @@ class Program:
 
 
 @contextmanager
-def program(cwd: Path, server: Server, *words: str, **env: str) -> Iterator[Program]:
+def program(cwd: Path, server: Server, *words: str, start: tuple[str, ...] = PROGRAM, **env: str) -> Iterator[Program]:
     """Killed at the end, if it has not ended before."""
-    running = Program(cwd, server, *words, **env)
+    running = Program(cwd, server, *words, start=start, **env)
     try:
         yield running
     finally:

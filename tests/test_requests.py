@@ -176,8 +176,8 @@ def test_stop_ends_with_3_when_no_answer_comes_in_time(team: Team, repo: Path) -
     with Server(in_turn(alice=[busy, agrees])) as server, crew(team, server, "alice"), busy.meanwhile():
         found = command(repo, "stop", "alice", "--timeout", "0.1")
         asked = command(repo, "stop", "alice", "--timeout", "0")
-    assert (found.code, found.out) == (3, "alice has not answered yet\n")
-    assert (asked.code, asked.out) == (0, "alice has not answered yet\n")
+    assert (found.code, found.out) == (3, "alice has been asked\n")
+    assert (asked.code, asked.out) == (0, "alice has been asked\n")
 
 
 def test_stop_of_everybody_asks_those_who_run(team: Team, repo: Path) -> None:
