@@ -157,6 +157,27 @@ def call_traced(root: Path, words: tuple[str, ...], *options: str, log: str = "/
 
 def points(root: Path, words: tuple[str, ...], calls: str, reading: bool = False) -> list[Point]:
     """Every use a command makes of these system calls, in order. Files opened for reading only if asked for."""
+    return [point for point, _ in _uses(root, words, calls, reading)]
+
+
+# Calls between two of which nothing changes outside the process: a kill at each covers every state there can be.
+CHANGING = (
+    "openat,write,pwrite64,rename,link,unlink,unlinkat,rmdir,fsync,ftruncate,mkdir,chmod,flock,fcntl,vfork,exit_group"
+)
+
+
+def states(root: Path, words: tuple[str, ...]) -> list[Point]:
+    """One point for each state a command goes through, in order: a kill at any other leaves what one of these does."""
+    found, changed = [], True
+    for point, line in _uses(root, words, CHANGING):
+        if changed:
+            found.append(point)
+        changed = _outlives_the_process(line)
+    return found
+
+
+def _uses(root: Path, words: tuple[str, ...], calls: str, reading: bool = False) -> list[tuple[Point, str]]:
+    """Each use of these system calls with its line in the trace."""
     log = root.parent / "trace"
     call_traced(root, words, "-e", f"trace={calls}", "-e", "signal=none", log=str(log))
     seen: Counter[str] = Counter()
@@ -165,8 +186,13 @@ def points(root: Path, words: tuple[str, ...], calls: str, reading: bool = False
         if match := re.match(r"(\w+)\(", line):
             seen[match[1]] += 1
             if reading or match[1] != "openat" or re.search(r"O_CREAT|O_WRONLY|O_RDWR", line):
-                found.append(Point(match[1], seen[match[1]]))
+                found.append((Point(match[1], seen[match[1]]), line))
     return found
+
+
+def _outlives_the_process(line: str) -> bool:
+    """Whether this call did something that a kill does not undo. Locks and leases it does; a sync it does not need."""
+    return " = -1 " not in line and not line.startswith(("flock(", "fcntl(", "fsync("))
 
 
 def disturb_git(directory: Path, subcommand: str, *options: str, once: bool) -> str:
@@ -203,7 +229,7 @@ class Scene:
     def fresh(self) -> Path:
         root = self.template.parent / "copy"
         shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(self.template, root, symlinks=True)
+        shutil.copytree(self.template, root, symlinks=True, copy_function=_copy)
         return root
 
     def check(self, root: Path, found: Outcome, by_reading: bool) -> None:
@@ -214,6 +240,14 @@ class Scene:
         assert state in self.states, f"neither before nor after: {state}"
         assert found.code or state == self.states[-1], f"acknowledged, but not there: {state}"
         assert belongings(root) == self.belongings, "something of the person's was touched"
+
+
+def _copy(source: str, target: str) -> None:
+    """Objects are never written to once they have their names, so that one file can serve all copies."""
+    if "/.git/objects/" in source:
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
 
 
 def scene(directory: Path, words: tuple[str, ...], prepare: Callable[[Team, Path], None]) -> Scene:

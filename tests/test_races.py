@@ -144,7 +144,7 @@ def _kill_at_random(workers: list[Worker], kills: int, longest: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "kills", "longest"), [(30, 40, 0.08), pytest.param(200, 500, 0.2, marks=pytest.mark.long)]
+    ("tasks", "kills", "longest"), [(30, 40, 0.08), pytest.param(100, 250, 0.1, marks=pytest.mark.long)]
 )
 def test_sixteen_who_are_killed_at_random_lose_and_double_nothing(
     tasks: int, kills: int, longest: float, tmp_path: Path
@@ -206,7 +206,7 @@ HOUSEKEEPING = {
 }
 
 
-@pytest.mark.parametrize("changes", [6, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("changes", [5, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", HOUSEKEEPING)
 def test_changes_go_on_while_the_person_keeps_house(name: str, changes: int, tmp_path: Path) -> None:
     root = new_board(tmp_path / "project")
