@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gitteam import layout, mail, requests, skills
+from gitteam import hooks, layout, mail, requests, skills
 from gitteam.agents.account import Account
 from gitteam.change import Change
 from gitteam.records import Member, Message, Task
@@ -25,6 +26,7 @@ class Desk:
     run: str  # the life its claims are tied to
     stop: threading.Event  # the team is stopping: whatever takes long ends now
     account: Account | None = None  # what its calls are paid from
+    warn: Callable[[str], None] = print  # for whoever looks on
     task: Task | None = None  # the one it holds
     piece: str = ""  # this piece of work, where there is no task
     ending: str = ""  # "idle" or "stopping", when a tool has ended the work
@@ -58,6 +60,15 @@ class Desk:
     def work(self) -> str:
         """What a plan is approved for: this claim of this task, or this piece of work."""
         return f"{self.task.id}/{self.task.claim}" if self.task else self.piece
+
+    def objection(self, event: str, **facts: object) -> str:
+        """What a user's hook has against this event, or ""."""
+        config = self.team.config()
+        found = hooks.parse(config.settings)
+        if not found.get(event) or not hooks.allowed(self.team.place, found):
+            return ""
+        payload = {"event": event, "team": config.name, "member": self.name, **facts}
+        return hooks.run(found, event, payload, self.team.place.root, self.warn, self.stop)
 
     def totals(self, task: int) -> dict[str, str]:
         """What a task took, for the commit that completes it."""

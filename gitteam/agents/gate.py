@@ -54,9 +54,9 @@ class Gate:
                 if not pause and (self._inside < self._width or self._width >= _WIDE):
                     self._inside += 1
                     return self._closings
-                if self._failures and now + pause >= deadline:
+                if now + pause >= deadline:
                     raise Closed(self._reason, pause)
-                limit = min(pause or math.inf, deadline - now if self._failures else math.inf)
+                limit = min(pause or math.inf, deadline - now)
                 self._change.wait(limit if limit < math.inf else None)
 
     def leave(self, ticket: int) -> None:

@@ -70,7 +70,7 @@ class Lead:
         with Life(place, layout.LEAD) as life:
             conversation = Conversation(os.path.join(place.transcripts, f"{layout.LEAD}.jsonl"))
             desk = LeadDesk(
-                self.team, ME, life.run, self.crew.stop, self.model.account, crew=self.crew,
+                self.team, ME, life.run, self.crew.stop, self.model.account, self._say, crew=self.crew,
                 may_start=self.voice.may_start, ask=self._ask_for_subagent, model=self.settings.model,
                 max_tokens=self.settings.max_tokens,
             )  # fmt: skip

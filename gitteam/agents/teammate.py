@@ -13,7 +13,7 @@ from gitteam.agents.account import BudgetReached
 from gitteam.agents.agent import Agent, GaveUp
 from gitteam.agents.conversation import Conversation
 from gitteam.agents.desk import Desk
-from gitteam.agents.envelope import task_text
+from gitteam.agents.envelope import OUTPUT, envelope, task_text
 from gitteam.agents.gate import Stopped
 from gitteam.agents.model import Hopeless, Model
 from gitteam.agents.settings import Settings
@@ -27,6 +27,8 @@ from gitteam.tools import Toolbox, aids, team, work
 
 # After so many pieces of work in a row that were only talk among members, only the lead or the person wakes one.
 TALK_LIMIT = 10
+
+OBJECTIONS = 3  # how often in a row a hook can keep a member from going idle
 
 TIMEOUT, ASKED, STOPPED, FAILED = "timeout", "asked", "stopped", "failed"
 
@@ -45,6 +47,7 @@ class Teammate:
         self._tell_watcher = say
         self._talked = 0  # pieces of work in a row that were only talk
         self._interrupted = False  # it has been told something in an earlier life and has not answered
+        self._objections = 0  # of hooks, in a row, to its going idle
         self._has_news = False  # it has worked since it last told the lead that it is idle
         self.failure = ""
 
@@ -52,7 +55,7 @@ class Teammate:
         place = self.team.place
         with Life(place, self.name) as life:
             member = self.team.config().members[self.name]
-            self.desk = Desk(self.team, member, life.run, self.stop, self.model.account)
+            self.desk = Desk(self.team, member, life.run, self.stop, self.model.account, self._say)
             conversation = Conversation(os.path.join(place.transcripts, f"{self.name}.jsonl"))
             self._interrupted = conversation.is_unanswered
             try:
@@ -80,7 +83,7 @@ class Teammate:
             while True:
                 if self.stop.is_set():
                     raise Stopped
-                if self._find_work(meant):
+                if self._find_work(meant) or self._is_kept_busy():
                     meant = None
                     self._work()
                     if self.desk.ending == "stopping":
@@ -149,6 +152,15 @@ class Teammate:
                 self._commit(self._reports)
         if self._talked == TALK_LIMIT:
             self._commit(self._falls_silent)
+
+    def _is_kept_busy(self) -> bool:
+        """Whether a user's hook wants something done before it goes idle; it is heard so many times in a row."""
+        objection = self.desk.objection("TeammateIdle") if self._has_news and self._objections < OBJECTIONS else ""
+        self._objections = self._objections + 1 if objection else 0
+        if objection:
+            self.desk.begin_piece(None)
+            self.agent.conversation.tell(envelope(OUTPUT, objection, of="the hook TeammateIdle"))
+        return bool(objection)
 
     def _rest(self) -> tuple[bool, int | None]:
         self._commit(self._idles)

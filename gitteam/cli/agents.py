@@ -123,10 +123,27 @@ def _run(
 
         screen = Screen(shell.as_json, max(map(len, names)))
         hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
+        allow_hooks(team)
         crew = Crew(team, names, model, settings, screen.say, screen.show)
         with signals(crew):
             crew.run(until_done, stays)
     return _summary(team, crew, until_done)
+
+
+def allow_hooks(team: Team) -> None:
+    """Hooks run for whoever allowed them: those of a clone or a pull are shown first, and asked about once."""
+    from gitteam import hooks
+
+    found = hooks.parse(team.config().settings)
+    if hooks.allowed(team.place, found):
+        return
+    hint("the team's settings name these commands, which run when something happens:")
+    for line in hooks.describe(found):
+        hint(f"  {line}")
+    if sys.stdin.isatty() and sys.stderr.isatty() and click.confirm("Let them run here?", default=False, err=True):
+        hooks.allow(team.place, found)
+    else:
+        hint("they do not run; start the team in a terminal to allow them")
 
 
 @contextmanager

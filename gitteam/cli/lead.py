@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitteam.cli.agents import Screen, budget_options, model_for, script_option, signals
+from gitteam.cli.agents import Screen, allow_hooks, budget_options, model_for, script_option, signals
 from gitteam.cli.common import Command, Shell, dim, heading, hint, pass_shell, person, visible_line
 from gitteam.errors import BadInput, NoTeam
 from gitteam.records import FINISHED
@@ -86,6 +86,7 @@ def lead_here(
 
         refuse_second(team)
         hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
+        allow_hooks(team)
         crew = Crew(team, [], asked, settings, screen.say, screen.show)
         try:
             yield Lead(team, crew, asked, settings, Voice(screen.say, hear, may_start), stays)

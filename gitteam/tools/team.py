@@ -8,7 +8,7 @@ from gitteam import layout, mail, moves, requests, roster
 from gitteam.agents.desk import Desk
 from gitteam.agents.envelope import OUTPUT, envelope, message_text, one_line, task_text
 from gitteam.change import Change
-from gitteam.errors import BadInput
+from gitteam.errors import BadInput, ToolFailed
 from gitteam.records import CANCELLED, COMPLETED, IN_PROGRESS, PENDING, Task
 from gitteam.tools import Tool
 
@@ -16,6 +16,9 @@ from gitteam.tools import Tool
 def _task_create(
     desk: Desk, subject: str, description: str = "", blocked_by: list[int] | None = None, role: str = ""
 ) -> str:
+    wanted = {"subject": subject, "description": description, "blockedBy": blocked_by or [], "role": role}
+    if objection := desk.objection("TaskCreated", task=wanted):
+        raise ToolFailed(f"not created: {objection}")
     task = desk.team.add(subject, description, blocked_by=blocked_by or (), role=role, by=desk.name)
     return f"#{task.id} is on the board: {task.reason or 'ready to be claimed'}."
 
@@ -48,6 +51,10 @@ def _task_update(
         raise BadInput(f"status is {COMPLETED}, {PENDING} (hand it back), {IN_PROGRESS} (claim it) or {CANCELLED}")
     if not (status or note or result or blocked_by):
         raise BadInput("nothing to change: give status, note, result or blocked_by")
+    if status == COMPLETED:
+        finished = {**desk.team.task(id).to_json(), "result": result}
+        if objection := desk.objection("TaskCompleted", task=finished):
+            raise ToolFailed(f"not completed: {objection}")
     own = desk.task if desk.task and desk.task.id == id else None
     claim = own.claim if own else None
     totals = desk.totals(id) if status == COMPLETED else {}
