@@ -21,9 +21,7 @@ from gitteam.requests import OPEN, PLAN, Request
 from gitteam.status import Present, Status
 
 SMALLEST = 40, 10
-# From this height on there are empty lines between the parts.
-_ROOMY = 20
-# So many lines each part gets before the more important ones get all they want.
+# So many rows each part gets before the more important ones get all they want.
 _LEAST = 4
 _UNSHOWN = ("", "taken", "swept")  # of no interest while one looks on
 
@@ -41,26 +39,32 @@ def picture(
     if columns < SMALLEST[0] or height < SMALLEST[1]:
         return [_cell("too small: needs {}x{}".format(*SMALLEST), columns)][:height]
     lines = [_title(status, columns), _figures(status, usage_lines, columns)]
-    gap = [""] if height >= _ROOMY else []
     parts = [
         _Needs([*(_Need(text) for text in warnings), *_needs(status, requests)]),
         _Members(sorted(status.members, key=_liveliness), now),
         _Tasks(open_first(task for task in tasks if task.status not in FINISHED)),
         _Diary([entry for entry in entries if entry.event not in _UNSHOWN], now),
     ]
-    extra = len(gap) + 1  # lines that a part takes besides its rows
-    rooms = _rooms([part.wants(columns) for part in parts], height - len(lines), extra)
+    rooms, gap = _share([part.wants(columns) for part in parts], height - len(lines))
     for part, room in zip(parts, rooms, strict=True):
         if room:
             lines += [*gap, heading(part.title), *part.lines(columns, room)]
     return lines
 
 
-def _rooms(wanted: list[int], left: int, extra: int) -> list[int]:
-    """How many rows each part gets: the first all it wants, then each a few, then the rest in order."""
+def _share(wanted: list[int], left: int) -> tuple[list[int], list[str]]:
+    """How many rows each part gets, and what stands between them: an empty line, if all get enough even so."""
+    enough = [wanted[0], *(min(want, _LEAST) for want in wanted[1:])]
+    airy = _rooms(wanted, enough, left, 2)
+    if all(rows >= least for rows, least in zip(airy, enough, strict=True)):
+        return airy, [""]
+    return _rooms(wanted, enough, left, 1), []
+
+
+def _rooms(wanted: list[int], enough: list[int], left: int, extra: int) -> list[int]:
+    """First enough for each in order, then all they want; `extra` lines are needed besides the rows of each."""
     rooms = [0] * len(wanted)
-    few = [wanted[0], *(min(want, _LEAST) for want in wanted[1:])]
-    for goal in (few, wanted):
+    for goal in (enough, wanted):
         for n, rows in enumerate(goal):
             cost = extra if rows and not rooms[n] else 0
             more = max(0, min(rows - rooms[n], left - cost))
@@ -192,9 +196,14 @@ class _Needs(_Part):
         return sum(len(_wrapped(need, columns)) for need in self.items)
 
     def lines(self, columns: int, room: int) -> list[str]:
-        if self.wants(columns) <= room:
-            return [line for need in self.items for line in _wrapped(need, columns)]
-        return super().lines(columns, room)
+        if len(self.items) > room:
+            return super().lines(columns, room)
+        lines: list[str] = []
+        for n, need in enumerate(self.items, 1):
+            whole = _wrapped(need, columns)
+            fits = len(lines) + len(whole) + len(self.items) - n <= room
+            lines += whole if fits else self.rows([need], columns)
+        return lines
 
     def rows(self, items: Sequence[_Need], columns: int) -> list[str]:
         return [_need_line(need, columns) for need in items]
@@ -243,7 +252,7 @@ class _Members(_Part):
         who = person(short) + " " * (name - width(short))
         what = _cell(member.role or member.kind, role, dim) + "  " if role else ""
         does = _cell(present.state.replace("_", " "), state, _STATE_STYLES.get(present.state, dim))
-        since = f"since {_clock(member.since, self.now)}" if present.alive and member.since else ""
+        since = f"since {_clock(member.since, self.now)}" if role and present.alive and member.since else ""
         used = 2 + name + 2 + (role + 2 if role else 0) + state + 2
         return f"  {who}  {what}{does}  {_spread(_occupation(present), since, columns - used, str, dim)}"
 

@@ -16,11 +16,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
 
 import click
 
-from gitteam import journal, requests
+from gitteam import journal, requests, usage
 from gitteam.cli.common import Command, Shell, pass_shell
 from gitteam.dashboard import picture
 from gitteam.errors import GitteamError
@@ -59,9 +58,10 @@ def watch(shell: Shell, ctx: click.Context) -> int:
         lines = scene.draw(max(40, columns), max(10, height))
         shell.print(scene.status.to_json(), [click.unstyle(line).rstrip() for line in lines])
         return 0
-    with Watch(team.place) as events, _Looker(team, events) as looker, _Terminal(ctx.color is not False) as terminal:
-        looker.start(terminal.ring)
-        return _live(looker, terminal)
+    with Watch(team.place) as events, _Looker(team, events) as looker, _Bell() as bell:
+        looker.start(bell.ring)
+        with _Terminal(bell, ctx.color is not False) as terminal:
+            return _live(looker, terminal)
 
 
 def _live(looker: _Looker, terminal: _Terminal) -> int:
@@ -83,35 +83,56 @@ class _Scene:
     tasks: tuple[Task, ...]
     requests: tuple[requests.Request, ...]
     entries: tuple[journal.Entry, ...]
+    usage: tuple[str, ...]
     warnings: tuple[str, ...]
 
     def draw(self, columns: int, height: int) -> list[str]:
         return picture(
-            self.status, self.tasks, self.requests, self.entries, (), columns, height,
+            self.status, self.tasks, self.requests, self.entries, self.usage, columns, height,
             now=time.time(), warnings=self.warnings,
         )  # fmt: skip
 
 
 class _View:
-    """The team as it stands. The diary is read once, and then only what it has gained."""
+    """The team as it stands. Of diary and usage only what they have gained is read at each look."""
 
     def __init__(self, team: Team):
         self._team = team
         self._entries: deque[journal.Entry] = deque(maxlen=DIARY)
+        self._used: usage.Row | None = None
+        self._counted = 0  # so much of the log of usage
 
     def look(self) -> _Scene:
         status = self._team.status()
         files, board = self._team.look()
         found = requests.read_requests(files)
-        self._read_on()
-        return _Scene(status, tuple(board.all()), tuple(found), tuple(self._entries), tuple(self._team.warnings))
+        self._read_diary()
+        self._count_usage()
+        return _Scene(
+            status, tuple(board.all()), tuple(found), tuple(self._entries),
+            _bill(self._used) if self._used else (), tuple(self._team.warnings),
+        )  # fmt: skip
 
-    def _read_on(self) -> None:
+    def _read_diary(self) -> None:
         if not self._entries:
             self._entries.extend(reversed(list(self._team.log(limit=DIARY))))
         else:
             ledger = self._team.ledger
             self._entries.extend(journal.since(ledger.repo, ledger.ref, self._entries[-1].commit))
+
+    def _count_usage(self) -> None:
+        calls, end = usage.read_from(self._team.place, self._counted)
+        if end < self._counted:
+            self._used = None  # somebody has begun the log anew
+        self._counted = end
+        for row in usage.sums(calls, "team"):
+            self._used = self._used.plus(row) if self._used else row
+
+
+def _bill(used: usage.Row) -> tuple[str, ...]:
+    known = "" if used.known_cost is not None else "≥ "
+    cost = "cost unknown" if used.unpriced == used.calls else f"{known}${used.cost:.2f}"
+    return cost, f"{used.calls} call{'' if used.calls == 1 else 's'}", f"{used.cached:.0%} cached"
 
 
 class _Looker:
@@ -165,46 +186,64 @@ _HANDLED = (*_ENDING, signal.SIGTSTP, signal.SIGWINCH)
 _AGAIN = b"\x0c"  # Ctrl-L
 
 
-class _Terminal:
-    """The screen and the keys, from entering to leaving, after which all is as it was.
+class _Bell:
+    """Wakes the main thread. A signal only leaves its number here, so that nothing is ever interrupted half way."""
 
-    Signals only write their number into a pipe, so that nothing is ever interrupted half way.
-    """
-
-    def __init__(self, colored: bool):
-        self._colored = colored
-        self._screen, self._keys = sys.stdout.fileno(), sys.stdin.fileno() if sys.stdin.isatty() else None
-        self._shown: Sequence[str | None] = []
-        self._settings: list[Any] | None = None
-
-    def __enter__(self) -> _Terminal:
-        self._heard, self._bell = os.pipe()
+    def __enter__(self) -> _Bell:
+        self._mutex = threading.Lock()
+        self._heard, self._rung = os.pipe()
         os.set_blocking(self._heard, False)
-        os.set_blocking(self._bell, False)
-        self._wakeup = signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+        os.set_blocking(self._rung, False)
+        self._open = True
+        self._wakeup = signal.set_wakeup_fd(self._rung, warn_on_full_buffer=False)
         wanted = [n for n in _HANDLED if signal.getsignal(n) is not signal.SIG_IGN]  # nohup ignores one
         self._handlers = {number: signal.signal(number, lambda *_: None) for number in wanted}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup)
+        with self._mutex:
+            self._open = False
+            os.close(self._rung)
+            os.close(self._heard)
+
+    def ring(self) -> None:
+        """From any thread, at any time."""
+        with self._mutex, contextlib.suppress(BlockingIOError):  # it is full of rings that nobody has heard yet
+            if self._open:
+                os.write(self._rung, b"\0")
+
+    def fileno(self) -> int:
+        return self._heard
+
+    def signals(self) -> bytes:
+        """The numbers of those that came, after `select` has said that there is something."""
+        return os.read(self._heard, 4096)
+
+
+class _Terminal:
+    """The screen and the keys, from entering to leaving, after which all is as it was."""
+
+    def __init__(self, bell: _Bell, colored: bool):
+        self._bell, self._colored = bell, colored
+        self._screen, self._keys = sys.stdout.fileno(), sys.stdin.fileno()
+        self._settings = termios.tcgetattr(self._keys) if sys.stdin.isatty() else None
+        self._shown: Sequence[str | None] = []
+
+    def __enter__(self) -> _Terminal:
         self._take_over()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
             self._give_back()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self._wakeup)
-        os.close(self._bell)
-        os.close(self._heard)
-
-    def ring(self) -> None:
-        """Let `wait` return. From any thread."""
-        with contextlib.suppress(BlockingIOError):  # so full of rings that it returns anyway
-            os.write(self._bell, b"\0")
 
     def wait(self) -> int | None:
         """Return when there may be something to draw, or with the exit code when it is over."""
-        ready, _, _ = select.select([self._heard, *([] if self._keys is None else [self._keys])], [], [])
-        heard = os.read(self._heard, 4096) if self._heard in ready else b""
+        ready, _, _ = select.select([self._bell, *([self._keys] if self._settings else [])], [], [])
+        heard = self._bell.signals() if self._bell in ready else b""
         for number in _ENDING:
             if number in heard:
                 return 128 + number
@@ -218,7 +257,7 @@ class _Terminal:
 
     def _read_keys(self) -> int | None:
         try:
-            keys = os.read(self._keys or 0, 1024)
+            keys = os.read(self._keys, 1024)
         except OSError:
             keys = b""
         if not keys:
@@ -240,15 +279,14 @@ class _Terminal:
         self._shown = lines
 
     def _take_over(self) -> None:
-        if self._keys is not None:
-            self._settings = termios.tcgetattr(self._keys)
+        if self._settings:
             tty.setcbreak(self._keys, termios.TCSANOW)
         self._write(_ENTER)
         self._shown = []
 
     def _give_back(self) -> None:
         self._write(_LEAVE)
-        if self._keys is not None and self._settings:
+        if self._settings:
             termios.tcsetattr(self._keys, termios.TCSANOW, self._settings)
 
     def _write(self, text: str) -> None:
