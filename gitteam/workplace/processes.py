@@ -229,7 +229,8 @@ class Running:
         while new:
             new = {p.pid for p in table.values() if p.parent in new} - ours
             ours |= new
-        found = [table[pid] for pid in ours if not table[pid].dead]
+        # The oldest first: a shell that outlives its child for a moment would report the death in the output.
+        found = sorted((table[pid] for pid in ours if not table[pid].dead), key=lambda p: (p.started, p.pid))
         self._known |= {p.pid: p for p in found if p.pid != self._shell or self._code is not None}
         return found
 
