@@ -15,7 +15,7 @@ from gitteam.cli.common import Command, Shell, dim, dump_json, heading, pass_she
 _LOOK_AROUND = ("gitteam", "gitteam log 3", "git show gitteam:.tasks/3-serve-graphql-beside-rest.md")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Watch three agents at work; needs no key.")
 @click.argument("where", metavar="[DIR]", required=False)
 @pass_shell
 def demo(shell: Shell, where: str | None) -> None:
