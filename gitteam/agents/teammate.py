@@ -54,7 +54,7 @@ class Teammate:
     def live(self) -> str:
         place = self.team.place
         with Life(place, self.name) as life:
-            member = self.team.config().members[self.name]
+            member = self.team.config().member(self.name)
             self.desk = Desk(self.team, member, life.run, self.stop, self.model.account, self._say)
             conversation = Conversation(os.path.join(place.transcripts, f"{self.name}.jsonl"))
             self._interrupted = conversation.is_unanswered
@@ -66,6 +66,7 @@ class Teammate:
                 )  # fmt: skip
                 return self._days()
             finally:
+                self.bell.leave_to_others(self.name)
                 self.desk.close()
                 conversation.close()
 
@@ -141,6 +142,7 @@ class Teammate:
         return True
 
     def _work(self) -> None:
+        self.bell.leave_to_others(self.name)
         self._has_news = True
         try:
             self.agent.work()

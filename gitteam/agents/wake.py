@@ -127,6 +127,15 @@ class Bell:
         with self._mutex:
             return set(self._sleepers)
 
+    def leave_to_others(self, name: str) -> None:
+        """What this member was woken for and has not taken is there for whoever sleeps."""
+        with self._mutex:
+            kept = {task: who for task, who in self._promised.items() if who != name}
+            if len(kept) == len(self._promised):
+                return
+            self._promised = kept
+        self._watch.ring()
+
     def wake(self, name: str) -> None:
         """Whatever it waits for: there is a reason to look up."""
         with self._mutex:
