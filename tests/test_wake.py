@@ -29,9 +29,10 @@ from agents import (
 from conftest import TIMEOUT, until
 
 from gitteam import Team, watch
+from gitteam.agents.teammate import Teammate
 from gitteam.agents.wake import Bell, Look, Sleeper, who_wakes
 from gitteam.roster import read_config
-from gitteam.scripted import Reply, Request, Server
+from gitteam.scripted import Fault, Reply, Request, Server
 
 
 @pytest.fixture
@@ -269,6 +270,32 @@ def test_a_task_that_the_woken_one_leaves_wakes_another(team: Team) -> None:
         assert bell.sleep("dora", timeout=TIMEOUT) == (True, 1)
     finally:
         bell.close()
+
+
+def test_a_task_is_left_to_others_when_the_woken_one_has_something_else_to_do(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_work, distracted = Teammate._find_work, []
+
+    def distract(mate: Teammate, meant: int | None) -> bool:
+        if meant and not distracted:
+            distracted.append(mate.name)
+            team.send(mate.name, "first something else")
+        return find_work(mate, meant)
+
+    monkeypatch.setattr(Teammate, "_find_work", distract)
+    busy = Pause(Reply("Yes?"))
+
+    def answer(request: Request) -> Reply | Fault | None:
+        return busy(request) if "something else" in request.new_text else diligent(request)
+
+    with Server(answer) as server, crew(team, server) as running:
+        until_asleep(running, "alice", "bob", "carol")
+        team.add("One")
+        with busy.meanwhile():
+            until(lambda: statuses(team) == ["completed"], "the task done by another")
+        check(server)
+    assert claims(team)[1] != distracted
 
 
 def test_a_message_that_comes_during_a_call_is_in_the_next_one(team: Team) -> None:
