@@ -88,12 +88,12 @@ class Model:
         self, credentials: dict[str, str], base_url: str | None, stall_timeout: float, give_up_after: float = 900,
         account: Account | None = None,
     ):  # fmt: skip
-        if not any(credentials.get(key) for key in KEYS) and not base_url:
+        key, token = (_checked_key(credentials.get(name, ""), name) for name in KEYS)
+        if not key and not token and not base_url:
             raise BadInput(
                 "no API key: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL for a server that speaks /v1/messages; "
                 "`gitteam demo` needs neither"
             )
-        key, token = (_checked_key(credentials.get(name, ""), name) for name in KEYS)
         if base_url and not _is_url(base_url):
             raise BadInput(
                 f"ANTHROPIC_BASE_URL is no address: {_line(base_url)!r}; it looks like http://localhost:11434"
