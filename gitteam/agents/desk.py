@@ -29,6 +29,7 @@ class Desk:
     warn: Callable[[str], None] = print  # for whoever looks on
     task: Task | None = None  # the one it holds
     piece: str = ""  # this piece of work, where there is no task
+    may_wait: bool = True  # False while it is known that no plan of its waits for a decision
     ending: str = ""  # "idle" or "stopping", when a tool has ended the work
     read: list[Message] = field(default_factory=list)  # what read_inbox has shown since the last answer
     shown: set[str] = field(default_factory=set)  # ids the conversation has already
@@ -75,7 +76,7 @@ class Desk:
         return self.account.task_totals(task) if self.account else {}
 
     def begin_piece(self, task: Task | None) -> None:
-        self.task, self.piece, self.ending = task, os.urandom(4).hex(), ""
+        self.task, self.piece, self.ending, self.may_wait = task, os.urandom(4).hex(), "", True
 
     def may_change_things(self) -> bool:
         if not self.member.plan:
@@ -83,4 +84,6 @@ class Desk:
         return requests.is_approved(self.team.requests(), self.name, self.work)
 
     def waits_for_approval(self) -> bool:
-        return requests.is_waiting(self.team.requests(), self.name, self.work)
+        if self.may_wait:  # asked after every turn, and most members never hand in a plan
+            self.may_wait = requests.is_waiting(self.team.requests(), self.name, self.work)
+        return self.may_wait

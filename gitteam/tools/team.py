@@ -120,6 +120,7 @@ def _idle(desk: Desk) -> str:
 
 def _submit_plan(desk: Desk, plan: str) -> str:
     request = desk.team.change(desk.name, lambda c: requests.submit_plan(c, plan, desk.work))
+    desk.may_wait = True
     return f"Submitted as request {request.id}. You hear the decision; wait for it."
 
 
