@@ -12,7 +12,8 @@ from gitteam.records import Message, Task
 from gitteam.render import HIDDEN, visible
 
 MESSAGE, TASK, OUTPUT, NOTES, SUMMARY = "message", "task", "output", "notes", "summary"
-_GAP = rf"[\s{HIDDEN}]*+"  # what a reader may not see between two letters
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe0f\uffa0"  # letters and marks that show nothing
+_GAP = rf"[\s{HIDDEN}{_BLANK}]*+"  # what a reader may not see between two letters
 _TAGS = "|".join(_GAP.join(tag) for tag in (MESSAGE, TASK, OUTPUT, NOTES, SUMMARY))
 _TAG = re.compile(rf"[<＜﹤](?={_GAP}[/／]?{_GAP}(?:{_TAGS})(?!\w))", re.IGNORECASE)
 

@@ -48,5 +48,5 @@ def _is_number(value: Any) -> bool:
 _FORMS: dict[type, tuple[Callable[[Any], bool], str]] = {
     str: (lambda value: isinstance(value, str) and bool(value.strip()), "a name"),
     int: (lambda value: isinstance(value, int) and _is_number(value), "a whole number above 0"),
-    float: (_is_number, "a number of seconds above 0"),
+    float: (_is_number, "a number above 0"),
 }
