@@ -13,8 +13,11 @@ from statistics import median
 from bench.agents import idling, waking
 from bench.measures import claim, commands, contention, growth, mail, wake
 from bench.timing import Row, shown
+from bench.turns import prefix, turn
 
-MEASURES = {measure.__name__: measure for measure in (claim, contention, commands, wake, mail, growth, waking, idling)}
+OF_THE_LEDGER = (claim, contention, commands, wake, mail, growth)
+OF_THE_AGENTS = (waking, idling, prefix, turn)
+MEASURES = {measure.__name__: measure for measure in (*OF_THE_LEDGER, *OF_THE_AGENTS)}
 
 
 def main() -> None:

@@ -15,9 +15,11 @@ from gitteam import Team
 from gitteam.agents.crew import Crew
 from gitteam.agents.model import KEYS, Model
 from gitteam.agents.settings import Settings
+from gitteam.board import Board
 from gitteam.change import Change
 from gitteam.records import IN_PROGRESS, Task
 from gitteam.scripted import Reply, Request, Server
+from gitteam.tree import Standing
 
 PATIENCE = 120  # seconds for anything that is waited for; never reached when all is well
 POLL_SECONDS = 1.0
@@ -26,14 +28,26 @@ T = TypeVar("T")
 
 
 class ClockedTeam(Team):
-    """Notes when each claim was committed."""
+    """Notes when each claim was committed, and when each member looked and changed something."""
 
     def __init__(self, path: Path):
         super().__init__(path)
         self.claims: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self.spans: list[tuple[str, float, float]] = []  # in whose thread, from when to when
+
+    def look(self) -> tuple[Standing, Board]:
+        with self._noted():
+            return super().look()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        start = clock()
+        yield
+        self.spans.append((threading.current_thread().name, start, clock()))
 
     def change(self, by: str, operation: Callable[[Change], T]) -> T:
-        result = super().change(by, operation)
+        with self._noted():
+            result = super().change(by, operation)
         if isinstance(result, Task) and result.status == IN_PROGRESS:
             self.claims.put(clock())
         return result
