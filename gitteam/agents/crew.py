@@ -14,7 +14,7 @@ from gitteam.agents.settings import Settings
 from gitteam.agents.teammate import FAILED, TIMEOUT, Teammate
 from gitteam.agents.wake import Bell, Look, Sleeper
 from gitteam.change import Change
-from gitteam.errors import Conflict, GitteamError
+from gitteam.errors import Conflict, GitteamError, NotFound
 from gitteam.team import Team
 from gitteam.watch import Watch
 
@@ -132,7 +132,7 @@ class Crew:
                 mate = Teammate(self._team, name, self._model, self._settings, self.bell, stop, self._say)
                 try:
                     ended = mate.live()
-                except Conflict as e:  # it lives elsewhere
+                except (Conflict, NotFound) as e:  # it lives elsewhere, or is not on the team any more
                     self._fail(name, str(e))
                     return
                 except Exception as e:
