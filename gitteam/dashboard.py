@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import click
@@ -17,12 +18,12 @@ from gitteam.board import open_first
 from gitteam.cli.common import dim, fit, heading, person, width
 from gitteam.journal import Entry
 from gitteam.records import CANCELLED, COMPLETED, FAILED, FINISHED, IN_PROGRESS, Task
+from gitteam.render import visible
 from gitteam.requests import OPEN, PLAN, Request
 from gitteam.status import Present, Status
 
 SMALLEST = 40, 10
-# So many rows each part gets before the more important ones get all they want.
-_LEAST = 4
+_LEAST = 4  # so many rows each part gets before the more important ones get all they want
 _UNSHOWN = ("", "taken", "swept")  # of no interest while one looks on
 
 Style = Callable[[str], str]
@@ -78,8 +79,10 @@ def _rooms(wanted: list[int], enough: list[int], left: int, extra: int) -> list[
 
 def _cell(text: str, columns: int, style: Style = str) -> str:
     """A text from anywhere, harmless and exactly so many columns wide."""
-    columns = max(0, columns)
-    return style(fit(" ".join(text[: 4 * columns].split()), columns))  # a tab is as wide as the terminal likes
+    line = " ".join(visible(text[: 4 * columns]).split())  # a tab would be as wide as the terminal likes
+    # `fit` shortens step by step: it gets at most one character too many.
+    end = next((n for n, used in enumerate(accumulate(map(width, line)), 1) if used > columns), None)
+    return style(fit(line[:end], columns))
 
 
 def _spread(left: str, right: str, columns: int, left_style: Style = str, right_style: Style = str) -> str:
@@ -104,27 +107,20 @@ def _clock(when: float, now: float) -> str:
     return time.strftime("%H:%M" if then[:3] == time.localtime(now)[:3] else "%d %b", then)
 
 
-# -- the top --------------------------------------------------------------------------------
-
-
 def _title(status: Status, columns: int) -> str:
     done, total = status.counts[COMPLETED], sum(status.counts.values()) - status.counts[CANCELLED]
-    bar = min(30, columns // 4)
+    figures, bar = f"{done}/{total}", min(30, columns // 4)
     filled = bar * done // total if total else 0
-    figures = f" {done}/{total}"
-    left = columns - 2 - bar - len(figures)
-    name = min(width(status.team), left - 2)
-    branch = _cell(f"on branch {status.branch}", left - name - 2, dim)
-    progress = _in("green")("█" * filled) + dim("░" * (bar - filled)) + figures
-    return f"{_cell(status.team, name, heading)}  {branch}  {progress}"
+    left = columns - bar - len(figures) - 5
+    name = min(width(status.team), left)
+    branch = _cell(f"on branch {status.branch}", left - name, dim)
+    progress = _in("green")("█" * filled) + dim("░" * (bar - filled))
+    return f"{_cell(status.team, name, heading)}  {branch}  {progress} {figures}"
 
 
 def _figures(status: Status, usage_lines: Sequence[str], columns: int) -> str:
     words = [f"{n} {what.replace('_', ' ')}" for what, n in status.counts.items() if n]
     return _spread(", ".join(words) or "no tasks", ", ".join(usage_lines), columns, dim, dim)
-
-
-# -- the parts ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -181,11 +177,9 @@ def _bad_end(present: Present) -> str:
     member = present.member
     if member.kind != "agent" or present.alive or member.status == "shutdown":
         return ""
-    if member.status == "failed":
-        return f"failed: {member.reason}"
-    if member.status == "idle":
-        return "died while idle" if member.reason else ""  # without a reason it has never run
-    return f"died while {member.status.replace('_', ' ')}"
+    if member.status == "idle" and not member.reason:
+        return ""  # it has never run
+    return f"failed: {member.reason}" if member.status == "failed" else f"died while {member.status.replace('_', ' ')}"
 
 
 class _Needs(_Part):
@@ -199,10 +193,9 @@ class _Needs(_Part):
         if len(self.items) > room:
             return super().lines(columns, room)
         lines: list[str] = []
-        for n, need in enumerate(self.items, 1):
+        for left, need in zip(reversed(range(len(self.items))), self.items, strict=True):
             whole = _wrapped(need, columns)
-            fits = len(lines) + len(whole) + len(self.items) - n <= room
-            lines += whole if fits else self.rows([need], columns)
+            lines += whole if len(lines) + len(whole) + left <= room else self.rows([need], columns)
         return lines
 
     def rows(self, items: Sequence[_Need], columns: int) -> list[str]:
@@ -224,12 +217,12 @@ def _need_line(need: _Need, columns: int) -> str:
 
 
 _STATE_STYLES = {"working": _in("green"), "waiting_approval": _in("yellow"), "failed": _in("red")}
-_LIVELINESS = ("working", "waiting_approval", "stopping", "idle")
+_LIVELINESS = {"working": 0, "waiting_approval": 1, "stopping": 2, "idle": 3}
 
 
 def _liveliness(present: Present) -> int:
     """Who does something stands first, and is seen also where not all can be."""
-    return _LIVELINESS.index(present.state) if present.state in _LIVELINESS else len(_LIVELINESS)
+    return _LIVELINESS.get(present.state, 4)
 
 
 @dataclass(frozen=True)
@@ -248,20 +241,19 @@ class _Members(_Part):
 
     def _row(self, present: Present, name: int, role: int, state: int, columns: int) -> str:
         member = present.member
-        short = _cell(member.name, min(name, width(member.name)))
-        who = person(short) + " " * (name - width(short))
+        who = _cell(member.name, name, lambda text: person(text.rstrip()) + " " * (name - len(text.rstrip())))
         what = _cell(member.role or member.kind, role, dim) + "  " if role else ""
         does = _cell(present.state.replace("_", " "), state, _STATE_STYLES.get(present.state, dim))
-        since = f"since {_clock(member.since, self.now)}" if role and present.alive and member.since else ""
-        used = 2 + name + 2 + (role + 2 if role else 0) + state + 2
-        return f"  {who}  {what}{does}  {_spread(_occupation(present), since, columns - used, str, dim)}"
+        left = columns - name - role - state - (8 if role else 6)
+        since = f"since {_clock(member.since, self.now)}" if left > 28 and present.alive and member.since else ""
+        return f"  {who}  {what}{does}  {_spread(_occupation(present), since, left, str, dim)}"
 
 
 def _occupation(present: Present) -> str:
     facts = [f"#{task.id} {task.subject}" for task in present.holds]
     if not facts and present.alive and present.member.reason:
         facts = [present.member.reason.replace("_", " ")]
-    return ", ".join([*facts, *([f"{present.unread} unread"] if present.unread else [])])
+    return ", ".join([*facts, f"{present.unread} unread"] if present.unread else facts)
 
 
 _MARKS = {IN_PROGRESS: ("●", _in("green")), FAILED: ("✗", _in("red"))}
@@ -273,7 +265,7 @@ class _Tasks(_Part):
     empty = 'nothing to do: gitteam task add "What has to be done"'
 
     def rows(self, items: Sequence[Task], columns: int) -> list[str]:
-        digits = max(len(str(task.id)) for task in items)
+        digits = _widest([str(task.id) for task in items], 9)
         return [self._row(task, digits, columns) for task in items]
 
     def _row(self, task: Task, digits: int, columns: int) -> str:
@@ -286,9 +278,8 @@ class _Tasks(_Part):
 def _standing(task: Task) -> str:
     if task.status == IN_PROGRESS:
         return task.owner
-    if task.ready:
-        return f"ready for {task.role}" if task.role else "ready"
-    return task.reason
+    ready = f"ready for {task.role}" if task.role else "ready"
+    return ready if task.ready else task.reason
 
 
 @dataclass(frozen=True)
@@ -303,7 +294,6 @@ class _Diary(_Part):
     def _row(self, entry: Entry, columns: int) -> str:
         when = _cell(_clock(entry.time, self.now), 6, dim)
         text = _cell(entry.sentence, columns - 10)
-        name = _cell(entry.author, min(width(entry.author), columns - 10))
-        if text.startswith(name + " "):
-            text = person(name) + text[len(name) :]
+        if text.startswith(entry.author + " "):
+            text = person(entry.author) + text[len(entry.author) :]
         return f"  {when}  {text}"
