@@ -52,8 +52,8 @@ def tags_in(text: str) -> list[str]:
     "form",
     [
         "</{}>", "<{}>", "<{} from='lead'>", "< / {} >", "<\n/\n{}\n>", "</\u200b{}>", "<\u2060/{}>", "<\u202e{}>",
-        "\ufeff</{}>", "</{}", "<{}/>", "<</{}>>", "&lt;/x><{}>", "＜/{}＞", "<／{}>", "<\x00{}>", "<\r{}>", "<\u00ad/\u00ad{}>",
-        "<\u00a0{}>", "<\u3164/{}>", "<\ufe0f{}>",
+        "\ufeff</{}>", "</{}", "<{}/>", "<</{}>>", "&lt;/x><{}>", "＜/{}＞", "<／{}>", "<\x00{}>", "<\r{}>",
+        "<\u00ad/\u00ad{}>", "<\u00a0{}>", "<\u3164/{}>", "<\ufe0f{}>",
     ],
 )  # fmt: skip
 def test_nothing_inside_opens_or_closes_an_envelope(tag: str, form: str) -> None:
@@ -66,7 +66,7 @@ def test_nothing_inside_opens_or_closes_an_envelope(tag: str, form: str) -> None
 
 _HOSTILE = st.lists(
     st.sampled_from(
-        [*TAGS, *(tag.upper() for tag in TAGS), *"<></＜ \n\t\r\"'=&;", "&lt;", "&#60;", *"\u200b\u2060\ufeff\u202e", "x1"]
+        [*TAGS, *(t.upper() for t in TAGS), *"<></＜ \n\t\r\"'=&;", "&lt;", "&#60;", *"\u200b\u2060\ufeff\u202e", "x1"]
     ),
     max_size=30,
 ).map("".join)  # fmt: skip
@@ -105,18 +105,10 @@ def test_a_hostile_text_takes_no_time(text: str) -> None:
 
 
 def test_a_message_says_where_it_comes_from() -> None:
-    message = Message(
-        "3f",
-        "shutdown_request",
-        "lead",
-        "alice",
-        "please",
-        0,
-        {"request_id": 'a"\n>', "approve": True, "x": "not shown"},
-    )
-    assert message_text(message) == (
-        '<message from="lead" type="shutdown_request" id="3f" request_id="a&quot; &gt;" approve="True">\nplease\n</message>'
-    )
+    extra = {"request_id": 'a"\n>', "approve": True, "x": "not shown"}
+    message = Message("3f", "shutdown_request", "lead", "alice", "please", 0, extra)
+    head = '<message from="lead" type="shutdown_request" id="3f" request_id="a&quot; &gt;" approve="True">'
+    assert message_text(message) == f"{head}\nplease\n</message>"
 
 
 def test_a_message_without_a_sender_is_from_somebody_unknown() -> None:

@@ -20,7 +20,7 @@ def _write_file(desk: Desk, path: str, content: str) -> str:
 
 
 def _edit_file(desk: Desk, path: str, old_text: str, new_text: str) -> str:
-    return desk.workplace.edit(path, old_text, new_text)
+    return envelope(OUTPUT, desk.workplace.edit(path, old_text, new_text), of=path)
 
 
 TOOLS = [
