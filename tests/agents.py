@@ -77,7 +77,7 @@ def in_turn(**steps: list[Step]) -> Callable[[Request], Reply | Fault | None]:
 
 
 class Pause:
-    """A model call that takes until the test has done something: `arrived`, then `go`."""
+    """A model call that takes until the test has done something."""
 
     def __init__(self, then: Step):
         self._then = then
@@ -95,7 +95,10 @@ class Pause:
         try:
             yield
         finally:
-            self._go.set()
+            self.go()
+
+    def go(self) -> None:
+        self._go.set()
 
 
 # -- a crew in this process ---------------------------------------------------------------------
