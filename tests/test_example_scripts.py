@@ -46,10 +46,14 @@ def play(repo: Path) -> Play:
         at = next(number for number, words in enumerate(lines) if words[0] == "up")
         for words in lines[:at]:
             assert gitteam(repo, *words).code == 0
-        with _up(repo, lines[at]) as up:
+        up = _up(repo, lines[at])
+        try:
             for words in lines[at + 1 :]:
                 until(lambda words=words: gitteam(repo, *words).code == 0, " ".join(words))
             out = up.communicate(timeout=TIMEOUT)[0]
+        finally:
+            up.kill()
+            up.communicate()
         assert up.returncode == 0, out
         assert "the script has no answer" not in out
         with Team(repo) as team:
@@ -118,3 +122,9 @@ def test_plan_is_rejected_and_the_next_one_approved(play: Play, repo: Path) -> N
     ]  # fmt: skip
     assert (repo / "README.md").read_text() == "# project\n"
     assert (repo / "WELCOME.md").exists()
+
+
+def test_proxy_is_not_asked_for_the_model_on_this_machine(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert "alice completes #1: Tell everybody that the text is frozen" in play("broadcast")

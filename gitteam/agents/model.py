@@ -22,6 +22,8 @@ from gitteam.render import visible
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 FINISHED = ("end_turn", "stop_sequence", "tool_use")
 _GARBLED_LIMIT = 3
+# A server on this machine is asked directly: no proxy for the rest of the world could reach it.
+_NO_PROXY: dict[str, None] = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 
 
 class Hopeless(GitteamError):
@@ -104,6 +106,7 @@ class Model:
         self._client = anthropic.Anthropic(
             api_key=key, auth_token=token if token or key else "none", base_url=base_url, max_retries=0,
             timeout=httpx2.Timeout(stall_timeout, connect=10),
+            http_client=anthropic.DefaultHttpxClient(mounts=_NO_PROXY),
         )  # fmt: skip
 
     def close(self) -> None:

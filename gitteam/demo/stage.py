@@ -51,13 +51,13 @@ class Screen(Protocol):
 
 @contextmanager
 def own_environment() -> Iterator[None]:
-    """Neither git's variables nor the person's git configuration are there meanwhile, nor a proxy before our server."""
+    """Neither git's variables nor the person's git configuration are there meanwhile."""
     before = dict(os.environ)
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         del os.environ[name]
     os.environ |= {
         "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_PAGER": "cat", "PYTHON": sys.executable,
-        "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1",
+        "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     try:
         yield
