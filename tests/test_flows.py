@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +27,10 @@ from agents import (
     until_asleep,
     until_status,
 )  # fmt: skip
-from conftest import until
+from conftest import TIMEOUT, until
 
 from gitteam import Team
-from gitteam.scripted import Reply, Request, Server
+from gitteam.scripted import Fault, Reply, Request, Server
 
 
 @pytest.fixture
@@ -112,6 +114,53 @@ def test_its_own_open_task_comes_first(team: Team) -> None:
     assert [handed(request) for request in asked if handed(request)] == [3, 1, 2]
     assert claims(team)[3] == ["alice"]
     assert "alice goes on with #3: Mine" in history(team)
+
+
+# -- eight at the same instant ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(5), pytest.param(50, marks=pytest.mark.long)])
+def test_eight_who_finish_at_the_same_instant_claim_each_task_once(rounds: int, team: Team) -> None:
+    """In each round all eight end their work together, and eight tasks are ready for them."""
+    names = [f"m{number}" for number in range(8)]
+    for name in names:
+        team.add_member(name)
+    for number in range(8 * rounds):
+        team.add(f"Task {number}")
+    together = threading.Barrier(8, timeout=TIMEOUT)
+
+    def answer(request: Request) -> Reply:
+        reply = diligent(request)
+        if not reply.calls:
+            together.wait()
+        return reply
+
+    asked = finish(team, answer, *names)
+    assert statuses(team) == ["completed"] * 8 * rounds
+    assert sorted(claims(team)) == list(range(1, 8 * rounds + 1))
+    assert all(len(who) == 1 for who in claims(team).values())
+    assert len(asked) == 2 * 8 * rounds
+
+
+def test_two_terminals_are_one_team(team: Team, repo: Path) -> None:
+    for number in range(6):
+        team.add(f"Task {number}")
+    together = threading.Barrier(2, timeout=TIMEOUT)
+
+    def answer(request: Request) -> Reply:
+        if len(request.messages) == 1:
+            together.wait()  # both have begun
+        return diligent(request)
+
+    with Server(answer) as server:
+        with program(repo, server, "join", "alice") as alice, program(repo, server, "join", "bob") as bob:
+            until(lambda: statuses(team) == ["completed"] * 6, "all done")
+            for terminal in (alice, bob):
+                terminal.signal(signal.SIGINT)
+                assert terminal.end().code == 0
+        check(server)
+    assert all(len(who) == 1 for who in claims(team).values())
+    assert {who for (who,) in claims(team).values()} == {"alice", "bob"}
 
 
 # -- talking ----------------------------------------------------------------------------------------
@@ -317,3 +366,16 @@ def test_a_crew_starts_a_member_again_when_there_is_something_for_it(what: str, 
         until_status(team, "alice", "shutdown", "timeout")
         check(server)
     assert history(team).count("alice joins") == 2
+
+
+def test_a_task_that_the_service_does_not_take_is_not_in_the_way_of_the_next(team: Team) -> None:
+    def choosy(request: Request) -> Reply | Fault:
+        if "poison" in str(request.messages):
+            return Fault("400")
+        return diligent(request)
+
+    team.add("poison")
+    team.add("Good")
+    with Server(choosy) as server, crew(team, server, "alice"):
+        until(lambda: statuses(team) == ["failed", "completed"], "the good one done")
+    assert team.task(2).claim == 1

@@ -13,7 +13,7 @@ from gitteam.agents.desk import Desk
 from gitteam.agents.envelope import OUTPUT, SUMMARY, envelope, message_text, task_text
 from gitteam.agents.gate import Stopped
 from gitteam.agents.limits import Circles
-from gitteam.agents.model import FINISHED, Ask, Model, Rejected, Reply, TooLong
+from gitteam.agents.model import FINISHED, Ask, Garbled, Model, Rejected, Reply, TooLong
 from gitteam.agents.settings import Settings
 from gitteam.agents.wake import Bell
 from gitteam.change import Change
@@ -115,7 +115,12 @@ class Agent:
         )  # fmt: skip
         try:
             return self.model.ask(ask, self.say)
+        except Garbled as e:
+            raise GaveUp(str(e)) from None
         except Rejected as e:
+            # Something in the conversation is what is not taken: it would be in the way of all that follows.
+            anew = words.identity(self.desk.team.config(), self.desk.member, None, [])
+            self.conversation.begin_anew(compaction.with_question([], anew))
             raise GaveUp(str(e)) from None
         except BudgetReached as e:
             if e.whole_team:
