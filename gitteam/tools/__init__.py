@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
 }  # fmt: skip
+_CALLED = {"integer": "whole number", "array": "list of task numbers"}
 _AT_ONCE = 8
 _LONGEST = 100_000  # characters of one result
 
@@ -63,7 +64,7 @@ class Tool:
             value, wanted = given[name], kind.removesuffix("?")
             fits = isinstance(value, _TYPES[wanted]) and (wanted == "boolean" or not isinstance(value, bool))
             if not fits or (wanted == "array" and not all(type(item) is int for item in value)):
-                what = "list of task numbers" if wanted == "array" else wanted
+                what = _CALLED.get(wanted, wanted)
                 raise ToolFailed(f"{self.name}: {name!r} must be a {what}, not {value!r:.80}")
         return given
 
