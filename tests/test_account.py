@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,8 +30,11 @@ def place(team: Team) -> Layout:
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # or a thread is hardly ever interrupted where it hurts
     with ThreadPoolExecutor(16) as pool:
         yield pool
+    sys.setswitchinterval(interval)
 
 
 class Clock:
@@ -145,8 +149,8 @@ def test_the_prompt_counts_towards_what_a_call_could_cost(place: Layout) -> None
 
 
 def test_a_sum_of_small_costs_reaches_its_limit_exactly(place: Layout) -> None:
-    book = account(place, max_cost=1)
-    for _ in range(10):  # ten times 0.1 is a hair less or more than 1
+    book = account(place, max_cost=0.3)
+    for _ in range(3):  # three times 0.1 is a hair more than 0.3 to a computer
         spend(book, answer=5000, room=5000)
     assert refused(book, room=1).whole_team
 
@@ -299,14 +303,24 @@ def test_of_sixteen_at_once_a_task_takes_no_more_than_its_own(place: Layout, poo
 
 
 def test_what_is_reserved_is_not_spent_so_others_wait_for_it(place: Layout, pool: ThreadPoolExecutor) -> None:
-    """Sixteen calls that could cost 16 dollars and cost 16 cents fit into 2 dollars."""
-    book = account(place, max_cost=2)
-    assert outcomes(at_once(pool, 16, lambda n: spend(book, answer=500))) == (16, 0)
+    """Sixteen calls that could cost 16 dollars and cost 16 cents fit into 1.50."""
+    book = account(place, max_cost=1.5)
+    with book.call("bob", 0, MODEL, 0, 50_000) as spent:
+        others = [pool.submit(spend, book, answer=500) for _ in range(15)]
+        until(lambda: waiting(book) == 15, "all others waiting")
+        spent.usage = {"output": 500}
+    assert outcomes(others) == (15, 0)
     assert book.spending().cost == pytest.approx(0.16)
 
 
 def waiting(book: Account) -> int:
     return len(book._change._waiters)  # type: ignore[attr-defined]
+
+
+def test_a_call_for_one_task_does_not_hold_up_another(place: Layout, pool: ThreadPoolExecutor) -> None:
+    book = account(place, task_max_calls=1)
+    with book.call("alice", 1, MODEL, 0, 10):
+        assert outcomes([pool.submit(spend, book, task=2)]) == (1, 0)
 
 
 @pytest.mark.parametrize("billed", [True, False], ids=["billed", "not billed"])
