@@ -208,6 +208,20 @@ def test_for_a_program_every_line_is_json_and_the_last_one_names_the_place(playe
     assert "frontend completes #4: Let the client use GraphQL" in [event["sentence"] for event in events]
 
 
+def _alike(line: str) -> str:
+    """A line without what differs from one time to the next."""
+    line = re.sub(r"^\d\d:\d\d:\d\d", "TIME", line.strip())
+    return re.sub(r"\b(plan|reject|approve) [0-9a-f]{6}\b|in \d\.\d+s", r"\1 ID", line)
+
+
+def test_readme_shows_what_the_demo_shows(demo: Played) -> None:
+    section = (ROOT / "README.md").read_text().split("## What it looks like")[1].split("\n## ")[0]
+    shown = [_alike(line) for line in re.findall(r"^    (.+)$", section, re.MULTILINE) if line != "[…]"]
+    assert len(shown) > 30
+    played = {_alike(line) for line in demo.out.splitlines()}
+    assert [line for line in shown if line not in played] == []
+
+
 # -- when it cannot be ------------------------------------------------------------------------------
 
 
