@@ -239,7 +239,8 @@ class Scene:
         state = sound(root)
         assert state in self.states, f"neither before nor after: {state}"
         assert found.code or state == self.states[-1], f"acknowledged, but not there: {state}"
-        assert belongings(root) == self.belongings, "something of the person's was touched"
+        touched = {path for path, _ in belongings(root).items() ^ self.belongings.items()}
+        assert not touched, f"something of the person's was touched: {touched}"
 
 
 def _copy(source: str, target: str) -> None:
@@ -342,7 +343,8 @@ def check_order(acts: list[tuple[int, float, float]]) -> None:
         latest_start = max(latest_start, began)
 
 
-_TEAMS = re.compile(r"\.team/|\.tasks/|\.git/(gitteam/|objects/|refs/heads/gitteam$|logs/refs/heads/gitteam$)")
+# The branch's lock is what a git that was killed leaves; the next change removes it.
+_TEAMS = re.compile(r"\.team/|\.tasks/|\.git/(gitteam/|objects/|refs/heads/gitteam(\.lock)?$|logs/refs/heads/gitteam$)")
 
 
 def belongings(root: Path) -> dict[str, bytes]:
