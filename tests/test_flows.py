@@ -142,6 +142,7 @@ def test_eight_who_finish_at_the_same_instant_claim_each_task_once(rounds: int, 
     assert len(asked) == 2 * 8 * rounds
 
 
+@pytest.mark.long
 def test_two_terminals_are_one_team(team: Team, repo: Path) -> None:
     for number in range(6):
         team.add(f"Task {number}")

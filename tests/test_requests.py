@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from agents import (
     until_alive,
     until_status,
 )  # fmt: skip
-from conftest import Run, until
+from conftest import TIMEOUT, Run, until
 from program import call as command
 
 from gitteam import Team, watch
@@ -178,6 +179,18 @@ def test_stop_ends_with_3_when_no_answer_comes_in_time(team: Team, repo: Path) -
         asked = command(repo, "stop", "alice", "--timeout", "0")
     assert (found.code, found.out) == (3, "alice has been asked\n")
     assert (asked.code, asked.out) == (0, "alice has been asked\n")
+
+
+def test_stop_does_not_wait_for_one_that_ends_without_an_answer(team: Team, repo: Path) -> None:
+    team.add("Long work")
+    busy = Pause(completes(1))
+    with Server(in_turn(alice=[busy])) as server, program(repo, server, "join", "alice") as join, busy.meanwhile():
+        stopping = ThreadPoolExecutor(1)
+        found = stopping.submit(command, repo, "stop", "alice", "--timeout", str(10 * TIMEOUT))
+        until(team.requests, "the request")
+        join.kill()
+        assert (found.result(TIMEOUT).code, found.result().out) == (0, "alice has ended without an answer\n")
+        stopping.shutdown()
 
 
 def test_stop_of_everybody_asks_those_who_run(team: Team, repo: Path) -> None:

@@ -285,24 +285,27 @@ def stop(shell: Shell, name: str | None, reason: str, timeout: float, by: str) -
 
 def _stop_line(said: dict[str, Any]) -> str:
     reason = visible_line(str(said.get("reason", "")))
-    answer = {True: "shuts down", False: f"declines: {reason}", None: "has been asked"}
+    silent = "has ended without an answer" if "approve" in said else "has been asked"
+    answer = {True: "shuts down", False: f"declines: {reason}", None: silent}
     return f"{person(said['name'])} {answer[said.get('approve')]}"
 
 
 def _answers(team: Team, asked: dict[str, str], deadline: float, by: str) -> dict[str, dict[str, Any]]:
-    """What was answered until the deadline; the answers stay in the inbox."""
+    """What was answered until the deadline, or who ended without a word; the answers stay in the inbox."""
     from gitteam.watch import Watch
 
     with Watch(team.place) as watch:
         while True:
+            gone = {request for request, name in asked.items() if not team.is_alive(name)}  # looked at before the inbox
             inbox: list[Message] = team.inbox(by)
             found = {
                 str(m.extra.get("request_id")): {"approve": m.extra.get("approve"), "reason": m.extra.get("reason", "")}
                 for m in inbox
                 if m.type == "shutdown_response"
             }
-            answers = {request: found[request] for request in asked if request in found}
-            ended = {r for r, answer in answers.items() if not answer["approve"] or not team.is_alive(asked[r])}
+            unsaid = {request: {"approve": None, "reason": ""} for request in gone}
+            answers = {request: answer for request, answer in {**unsaid, **found}.items() if request in asked}
+            ended = gone | {request for request, answer in answers.items() if answer["approve"] is False}
             left = deadline - time.monotonic()
             if len(ended) == len(asked) or left <= 0:
                 return answers
