@@ -169,7 +169,7 @@ class Agent:
         read, self.desk.read = self.desk.read, []
         self.conversation.answer(results, [m.id for m in read])
         self._tokens += sum(len(str(r["content"])) for r in results) // 4
-        self._asked_about_end = False
+        self._asked_about_end = self._asked_about_end and self.desk.ending == "idle"  # then it has said so again
         found = [self._circles.note(call, outcome) for call, outcome in zip(reply.calls, results, strict=True)]
         if any(found):
             self._warn_or_give_up(next(filter(None, found)))
