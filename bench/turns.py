@@ -22,7 +22,8 @@ from gitteam.scripted.exchange import Call
 from gitteam.workplace import Workplace
 
 ME = MEMBERS[0]
-ROUNDS, TURNS = 7, 20
+CREW = MEMBERS[:12]  # a round each, so that every conversation begins anew: who has slept longest is woken first
+TURNS = 20
 PREFIX_TURNS = 40
 FILE, LINES = "letters.txt", 400
 _TASK = "Task #"
@@ -42,6 +43,14 @@ class ManyTurns:
             return Reply("Done.")
         done = ("task_update", {"id": task, "status": "completed"})
         return Reply(calls=[self._call(turn) if turn < self._turns else done])
+
+    def lasts_at(self, moment: float) -> bool:
+        return self.arrivals[0][0] <= moment <= self.arrivals[self._turns][0]
+
+    def seconds_a_turn(self) -> float:
+        """The median: a turn in which somebody else had the processor says nothing."""
+        moments = [moment for moment, _ in self.arrivals[: self._turns + 1]]
+        return median(after - before for before, after in pairwise(moments))
 
 
 def _turn(messages: list[dict[str, Any]]) -> tuple[int, int]:
@@ -64,17 +73,17 @@ def turn(scratch: Path) -> Iterator[Row]:
 def _tool(scratch: Path, name: str, given: Callable[[int], dict[str, Any]]) -> Iterator[Row]:
     script = ManyTurns(TURNS, lambda number: (name, given(number)))
     path = _with_file(board(scratch / "board", 100, role="clerk"))
-    with ClockedTeam(path) as team, serving(script) as server, crew_of(team, [ME], server.url) as crew:
+    with ClockedTeam(path) as team, serving(script) as server, crew_of(team, CREW, server.url) as crew:
         client = anthropic.Anthropic(api_key="scripted", base_url=server.url, max_retries=0)
         workplace = Workplace(str(path), str(scratch / "outputs"))
         use = {"read_file": workplace.read, "bash": workplace.run}[name]
         board_seconds: list[float] = []
         harness = partial(_piece_of_work, team, crew, script, board_seconds)
-        subjects = {"harness": harness, "bare": partial(_bare, client, script, lambda n: use(**given(n)))}
-        times = in_turns(ROUNDS, subjects)
+        bare = partial(_bare, client, script, lambda number: use(**given(number)))
+        times = in_turns(len(CREW) - 1, {"harness": harness, "bare": bare})
         client.close()
     more = median(times["harness"]) - median(times["bare"])
-    beside = f"{shown(more)} more, of which {shown(median(board_seconds[1:]))} for the board"
+    beside = f"{shown(more)} more, of which {shown(median(board_seconds[1:]))} to look at the board"
     yield Row(f"a turn with {name}", "bare SDK call + tool", times["harness"], times["bare"], "≤ 1.5", beside)
 
 
@@ -86,20 +95,15 @@ def _with_file(path: Path) -> Path:
 
 
 def _piece_of_work(team: ClockedTeam, crew: Crew, script: ManyTurns, board_seconds: list[float]) -> float:
-    """Seconds a turn: from the first request of a task to the one after the last call of the tool."""
+    """Seconds a turn, from one request to the next."""
     script.arrivals.clear()
     team.spans.clear()
     (Path(team.place.root) / ".tasks" / "letters.md").write_text("Look through the letters\n")
     team.claims.get(timeout=PATIENCE)
-    until_asleep(crew, [ME])
-    first, last = script.arrivals[0][0], script.arrivals[TURNS][0]
-    spans = [end - start for who, start, end in team.spans if who == ME and first <= start and end <= last]
+    until_asleep(crew, CREW)
+    spans = [end - start for who, start, end in team.spans if who in CREW and script.lasts_at(start)]
     board_seconds.append(sum(spans) / TURNS)
-    return _seconds_a_turn(script)
-
-
-def _seconds_a_turn(script: ManyTurns) -> float:
-    return (script.arrivals[TURNS][0] - script.arrivals[0][0]) / TURNS
+    return script.seconds_a_turn()
 
 
 def _bare(client: anthropic.Anthropic, script: ManyTurns, use: Callable[[int], object]) -> float:
@@ -110,7 +114,7 @@ def _bare(client: anthropic.Anthropic, script: ManyTurns, use: Callable[[int], o
         with client.messages.stream(**{key: value for key, value in body.items() if key != "stream"}) as stream:
             stream.get_final_message()
         use(number)
-    return _seconds_a_turn(script)
+    return script.seconds_a_turn()
 
 
 # -- what stays the same --------------------------------------------------------------------------
