@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TIMEOUT, check_everything, diary, gitteam, until
+from test_cli import on_terminal
 
 from gitteam import Team
 
@@ -128,3 +129,13 @@ def test_proxy_is_not_asked_for_the_model_on_this_machine(play: Play, monkeypatc
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert "alice completes #1: Tell everybody that the text is frozen" in play("broadcast")
+
+
+def test_what_other_threads_print_has_no_colour_either(repo: Path) -> None:
+    gitteam(repo, "init")
+    *lines, up = _lines("broadcast")
+    for words in lines:
+        gitteam(repo, *words)
+    shown = on_terminal(ROOT, "-C", str(repo), *up, NO_COLOR="1")
+    assert "alice  joins" in shown
+    assert "\x1b" not in shown

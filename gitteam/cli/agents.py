@@ -180,6 +180,8 @@ class Screen:
     def __init__(self, as_json: bool, width: int):
         self._as_json, self._width = as_json, width
         self._mutex = threading.Lock()
+        context = click.get_current_context(silent=True)
+        self._color = context.color if context else None  # the other threads that print here have no context
 
     def show(self, entry: Entry) -> None:
         if entry.event in _UNSHOWN:
@@ -211,7 +213,7 @@ class Screen:
 
     def print(self, line: str) -> None:
         with self._mutex:
-            click.echo(line)
+            click.echo(line, color=self._color)
             sys.stdout.flush()
 
 
