@@ -5,7 +5,6 @@ Everything but the model's words is real: the SDK and its HTTP, the tools, the f
 
 from __future__ import annotations
 
-import os
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -49,7 +48,7 @@ def play(root: Path, screen: Screen) -> None:
 class Story:
     def __init__(self, root: Path, screen: Screen):
         self._root, self._screen = root, screen
-        self._person = Person(root, screen, dict(os.environ))
+        self._person = Person(root, screen)
         self._diary = Diary(screen)
 
     def tell(self) -> None:
@@ -70,6 +69,7 @@ class Story:
 
     def _set_up(self) -> None:
         self._screen.heading("A small REST app, and a team to move it to GraphQL")
+        self._screen.remark(f"in {self._root.resolve()}")
         self._person.types("ls")
         self._person.types("gitteam init", quiet=True)
         for name, option in (("analyst", ""), ("backend", " --plan"), ("frontend", "")):

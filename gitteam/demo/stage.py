@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from gitteam.scripted.exchange import Answer, Request
 
 PATIENCE = 60.0  # seconds for anything to come about; all of it together takes less
-_IDENTITY = {"user.name": "Sam", "user.email": "sam@example.com"}
 # Whatever the person has configured for all of their repositories does not reach into this one.
 _OWN_CONFIG = {
-    **_IDENTITY, "commit.gpgSign": "false", "core.hooksPath": ".git/hooks", "core.autocrlf": "false",
-    "core.excludesFile": "", "core.attributesFile": "", "log.showSignature": "false",
+    "user.name": "Sam", "user.email": "sam@example.com", "commit.gpgSign": "false", "core.hooksPath": ".git/hooks",
+    "core.autocrlf": "false", "core.excludesFile": "", "core.attributesFile": "",
 }  # fmt: skip
+# git does not know about NO_COLOR.
+_COLORLESS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "color.ui", "GIT_CONFIG_VALUE_0": "false"}
 # The lines shown are run as they stand, wherever gitteam is installed.
 _SHELL = 'gitteam() { "$PYTHON" -P -m gitteam "$@"; }; python() { "$PYTHON" "$@"; };\n'
 
@@ -56,7 +57,7 @@ def own_environment() -> Iterator[None]:
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         del os.environ[name]
     os.environ |= {
-        "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_PAGER": "cat", "PYTHON": sys.executable,
+        "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "PYTHON": sys.executable,
         "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     try:
@@ -91,8 +92,9 @@ def git(root: Path, *words: str) -> str:
 class Person:
     """Somebody at a keyboard in that repository."""
 
-    def __init__(self, root: Path, screen: Screen, environ: Mapping[str, str]):
-        self._root, self._screen, self._environ = root, screen, environ
+    def __init__(self, root: Path, screen: Screen):
+        self._root, self._screen = root, screen
+        self._environ = {**os.environ, "GIT_PAGER": "cat", **(_COLORLESS if os.environ.get("NO_COLOR") else {})}
 
     def types(self, line: str, quiet: bool = False) -> None:
         """A command line, shown and really run by a shell; it has to succeed."""
