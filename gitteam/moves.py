@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gitteam import layout
+from gitteam import layout, mail
 from gitteam.errors import BadInput, Conflict, NothingToDo
 from gitteam.records import (
     CANCELLED,
@@ -186,12 +186,13 @@ def cancel(change: Change, number: int, reason: str = "") -> Task:
 
 
 def reap(change: Change, is_alive: Callable[[Task], bool]) -> None:
-    """Put back what dead members held."""
+    """Put back what dead members held, and tell the lead."""
     for task in change.board.held():
         if task.run and not is_alive(task):
             failed = _count_attempt(change, task, f"{task.owner} died while working on it")
             sentence = f"gives up #{task.id}" if failed else f"takes #{task.id} back"
             event = "failed" if failed else "released"
+            mail.post(change, layout.LEAD, f"{task.owner} died while working on #{task.id}: {task.subject}", "error")
             change.story.tell(event, f"gitteam {sentence}, {task.owner} died: {task.subject}", task)
 
 

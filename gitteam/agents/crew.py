@@ -95,12 +95,16 @@ class Crew:
 
     def end_all(self, names: list[str]) -> list[str]:
         """Wait until these have ended as they were asked to, then end those who have not; returns who is left."""
+        self._end([name for name in names if not self._team.is_alive(name)])  # asleep for good, or not born yet
         left = self._await_end(names, PATIENCE)
-        for name in left:
-            if name in self._stops:
-                self._stops[name].set()
-                self.bell.wake(name)
+        self._end(left)
         return self._await_end(left, PATIENCE)
+
+    def _end(self, names: list[str]) -> None:
+        for name in names:
+            if stop := self._stops.get(name):
+                stop.set()
+                self.bell.wake(name)
 
     def _await_end(self, names: list[str], seconds: float) -> list[str]:
         deadline = time.monotonic() + seconds
@@ -137,7 +141,7 @@ class Crew:
                     return
                 except Exception as e:
                     pause = _FIRST_PAUSE if time.monotonic() - began > _LONGEST_PAUSE else pause
-                    what = str(e) if isinstance(e, GitteamError) else f"{type(e).__name__}: {e}; see {self._log()}"
+                    what = str(e) if isinstance(e, GitteamError) else f"{type(e).__name__}: {e}; see {self.log_crash()}"
                     self._say(name, f"crashed, and starts again in {pause:g} s: {what}")
                     stop.wait(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
@@ -156,7 +160,8 @@ class Crew:
         self.failures[name] = reason
         self._say(name, f"cannot start: {reason}")
 
-    def _log(self) -> str:
+    def log_crash(self) -> str:
+        """Write down where it happened; returns in which file."""
         path = self._team.place.log
         with open(path, "a", encoding="utf-8") as f:
             f.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{traceback.format_exc()}\n")

@@ -6,25 +6,26 @@ when nothing is going on any more though something is left.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gitteam import journal, layout, liveness, requests
-from gitteam.agents import words
-from gitteam.agents.account import BudgetReached
+from gitteam.agents import goal, words
 from gitteam.agents.agent import Agent, GaveUp
+from gitteam.agents.blocks import text_block
 from gitteam.agents.conversation import Conversation
 from gitteam.agents.crew import Crew
 from gitteam.agents.gate import Stopped
+from gitteam.agents.goal import Goal
 from gitteam.agents.lead_desk import LeadDesk
-from gitteam.agents.model import Ask, Hopeless, Model, Reply
+from gitteam.agents.model import Ask, Model, Reply
 from gitteam.agents.settings import Settings
 from gitteam.agents.teammate import ASKED
 from gitteam.agents.wake import Look, Sleeper, wakes
-from gitteam.errors import Refused
+from gitteam.errors import GitteamError, Refused
+from gitteam.journal import Entry
 from gitteam.liveness import Life
 from gitteam.records import FAILED, FINISHED, IN_PROGRESS, PENDING, Member, Task
 from gitteam.team import Team
@@ -63,35 +64,42 @@ class Lead:
         self._answering = False
         self.on_text: Callable[[str], None] = lambda text: None
         self._reminded_of = ""  # the state it was last told about, so that it is told once
-        self.failure = ""
+        self.failure, self.was_stopped = "", False
 
-    def live(self, goal: str = "") -> None:
+    def live(self, wanted: str = "") -> None:
+        """Until there is nothing left to do; `failure` says why, if it ended otherwise."""
+        try:
+            with Life(self.team.place, layout.LEAD) as life:
+                self._live(life, wanted)
+        except Stopped:
+            self.was_stopped, self.failure = True, "it was stopped"
+        except GitteamError as e:
+            self.failure = str(e)
+        except Exception as e:  # in a thread of its own nobody else would hear of it
+            self.failure = f"the lead crashed, {type(e).__name__}: {e}; see {self.crew.log_crash()}"
+
+    def _live(self, life: Life, wanted: str) -> None:
         place = self.team.place
-        with Life(place, layout.LEAD) as life:
-            conversation = Conversation(os.path.join(place.transcripts, f"{layout.LEAD}.jsonl"))
-            desk = LeadDesk(
-                self.team, ME, life.run, self.crew.stop, self.model.account, self._say, crew=self.crew,
-                may_start=self.voice.may_start, ask=self._ask_for_subagent, model=self.settings.model,
-                max_tokens=self.settings.max_tokens,
-            )  # fmt: skip
-            self.agent = Agent(
-                desk, conversation, self.toolbox, self.model, self.settings, self.crew.bell, self._say,
-                words.lead_prompt(self.team.config(), desk.skills), self._persons_news,
-            )  # fmt: skip
-            self.agent.on_text = self._read_along
-            self.crew.bell.on_look.append(self._watch_for_rest)
-            try:
-                self._take_up(goal)
-                self._turns()
-                self._goal_is_reached()
-            except Stopped:
-                self.failure = self.failure or "it was stopped"
-            except (Hopeless, BudgetReached) as e:
-                self.failure = str(e)
-            finally:
-                self.crew.bell.on_look.remove(self._watch_for_rest)
-                desk.close()
-                conversation.close()
+        conversation = Conversation(os.path.join(place.transcripts, f"{layout.LEAD}.jsonl"))
+        desk = LeadDesk(
+            self.team, ME, life.run, self.crew.stop, self.model.account, self._say, crew=self.crew,
+            may_start=self.voice.may_start, ask=self._ask_for_subagent, model=self.settings.model,
+            max_tokens=self.settings.max_tokens,
+        )  # fmt: skip
+        self.agent = Agent(
+            desk, conversation, self.toolbox, self.model, self.settings, self.crew.bell, self._say,
+            words.lead_prompt(self.team.config(), desk.skills), self._news,
+        )  # fmt: skip
+        self.agent.on_text = self._read_along
+        self.crew.bell.on_look.append(self._look_up)
+        try:
+            self._take_up(wanted)
+            self._turns()
+            goal.forget(place)  # from now on the same goal is a new one
+        finally:
+            self.crew.bell.on_look.remove(self._look_up)
+            desk.close()
+            conversation.close()
 
     def _say(self, text: str) -> None:
         self.voice.say(layout.LEAD, text)
@@ -101,27 +109,28 @@ class Lead:
 
     # -- the goal -----------------------------------------------------------------------------
 
-    def _take_up(self, goal: str) -> None:
+    def _take_up(self, wanted: str) -> None:
         """Tell a new goal, or go on with the one that was interrupted, and with the team it had."""
-        path = os.path.join(self.team.place.state, "goal.json")
-        known = _read_goal(path)
-        if goal and known != goal:
-            self.agent.conversation.tell(f"The person asks:\n{goal}")
-            with open(path, "w", encoding="utf-8") as f:
-                json.dump({"goal": goal}, f)
+        place, known = self.team.place, goal.read(self.team.place)
+        if wanted and known.text != wanted:
+            known = Goal(wanted)
+            goal.write(place, known)
+        if known.text and not known.is_told:
+            self._tell_goal(f"The person asks:\n{known.text}")
+            goal.write(place, replace(known, is_told=True))
         for member in self.team.members():
             if member.kind == "agent" and (member.status, member.reason) != ("shutdown", ASKED):
                 self.crew.start(member.name)
 
+    def _tell_goal(self, text: str) -> None:
+        """Unless the program ended right after it had."""
+        said = self.agent.conversation.messages[-1:]
+        if not said or text_block(text) not in said[0]["content"]:
+            self.agent.conversation.tell(text)
+
     def has_open_goal(self) -> bool:
         """Whether an earlier run was interrupted."""
-        return bool(_read_goal(os.path.join(self.team.place.state, "goal.json")))
-
-    def _goal_is_reached(self) -> None:
-        """The run is over: the same goal is a new one from now on."""
-        path = os.path.join(self.team.place.state, "goal.json")
-        if os.path.exists(path):
-            os.unlink(path)
+        return bool(goal.read(self.team.place).text)
 
     # -- turn by turn ---------------------------------------------------------------------------
 
@@ -129,8 +138,7 @@ class Lead:
         while True:
             if self.agent.conversation.is_unanswered or self._has_mail():
                 self._turn()
-            reminder = self._reminder()
-            if reminder:
+            if reminder := self._reminder():
                 self.agent.conversation.tell(reminder)
                 continue
             if self._is_over():
@@ -149,6 +157,7 @@ class Lead:
             self._compact_next = False
         try:
             self.agent.work()
+            self.failure = ""
         except Interrupted:
             self.agent.conversation.end_turn("(the person stopped this answer)")
             self.agent.acknowledge()
@@ -174,37 +183,55 @@ class Lead:
         self._compact_next = True
 
     def _read_along(self, text: str) -> None:
+        self._heed_interruption()
+        self.on_text(text)
+
+    def _heed_interruption(self) -> None:
         if self._interrupted.is_set():
             raise Interrupted
-        self.on_text(text)
 
     def _has_mail(self) -> bool:
         return any(m.id not in self.agent.conversation.delivered and wakes(m) for m in self.team.inbox(layout.LEAD))
 
+    def _news(self) -> list[str]:
+        """Before each call."""
+        self._heed_interruption()
+        return self._persons_news()
+
     def _persons_news(self) -> list[str]:
         """What people have done to the board since the lead last heard of it."""
-        ledger = self.team.ledger
-        entries = journal.since(ledger.repo, ledger.ref, self._seen)
+        entries = self._unseen()
         self._seen = entries[-1].commit if entries else self._seen
+        return [f"The person did this: {entry.sentence}" for entry in self._of_people(entries)]
+
+    def _unseen(self) -> list[Entry]:
+        return journal.since(self.team.ledger.repo, self.team.ledger.ref, self._seen)
+
+    def _of_people(self, entries: list[Entry]) -> list[Entry]:
         members = {*self.team.config().members, layout.LEAD, layout.SYSTEM}
-        told = [e for e in entries if e.author not in members and e.task]
-        return [f"The person did this: {entry.sentence}" for entry in told]
+        return [entry for entry in entries if entry.author not in members and entry.task]
 
     # -- when nothing goes on ---------------------------------------------------------------------
 
-    def _is_at_rest(self, look: Look, asleep: set[str]) -> bool:
+    def _look_up(self, look: Look, asleep: list[Sleeper]) -> None:
+        """Wake the lead for what comes without a message."""
+        if layout.LEAD not in {sleeper.name for sleeper in asleep}:
+            return
+        if self._of_people(self._unseen()) or (self._is_at_rest() and self._reminded_of != self._state()):
+            self.crew.bell.wake(layout.LEAD)
+
+    def _is_at_rest(self) -> bool:
         """Whether nobody works, here or elsewhere, and nobody will without something new."""
-        if self.crew.running() - asleep:
+        if self._stays or self.crew.running() - self.crew.bell.resting():
             return False
-        held = [task for task in look.board.held() if task.run]
+        if self.agent.desk.background.is_busy and not self._is_disbanded():
+            return False
+        held = [task for task in self.team.board().held() if task.run]
         return not any(liveness.holds(self.team.place, task) for task in held)
 
-    def _watch_for_rest(self, look: Look, asleep: list[Sleeper]) -> None:
-        names = {sleeper.name for sleeper in asleep}
-        if self._stays or layout.LEAD not in names or not self._is_at_rest(look, names):
-            return
-        if self._reminded_of != self._state():
-            self.crew.bell.wake(layout.LEAD)
+    def _is_disbanded(self) -> bool:
+        tasks = self.team.tasks(finished=True)
+        return bool(tasks) and not self.crew.running() and all(task.status in FINISHED for task in tasks)
 
     def _state(self) -> str:
         """What there is to be reminded of, in one text."""
@@ -214,8 +241,7 @@ class Lead:
 
     def _reminder(self) -> str:
         """A word about what the lead seems to have forgotten, once for each state of things."""
-        asleep = self.crew.bell.asleep()
-        if self._stays or self.crew.running() - asleep or self._has_mail() or self._reminded_of == self._state():
+        if self._has_mail() or not self._is_at_rest() or self._reminded_of == self._state():
             return ""
         self._reminded_of = self._state()
         left = [_left(task) for task in self.team.tasks() if task.status in (PENDING, IN_PROGRESS)]
@@ -227,6 +253,9 @@ class Lead:
     def _undecided(self) -> list[requests.Request]:
         return [r for r in self.team.requests() if (r.kind, r.status) == (requests.PLAN, requests.OPEN)]
 
+    def _is_over(self) -> bool:
+        return not self._has_mail() and self._is_at_rest() and self._reminded_of == self._state()
+
     def outcome(self, before: set[int]) -> Outcome:
         """What became of the tasks that were not finished before the run, or came after."""
         tasks = [task for task in self.team.tasks(finished=True) if task.id not in before]
@@ -237,22 +266,9 @@ class Lead:
             self.failure,
         )
 
-    def _is_over(self) -> bool:
-        if self._stays or self.crew.running() - self.crew.bell.asleep():
-            return False
-        return not self._has_mail() and self._reminded_of == self._state()
-
 
 def _left(task: Task) -> str:
     return f"#{task.id} {task.status}{f' ({task.reason})' if task.reason else ''}: {task.subject}"
-
-
-def _read_goal(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as f:
-            return str(json.load(f).get("goal", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,13 @@ class Bell:
         with self._mutex:
             return set(self._sleepers)
 
+    def resting(self) -> set[str]:
+        """Who sleeps and has nothing to wake up for, by a look of this very moment."""
+        files, board = self._team.look()
+        look = Look(files, board, read_config(files))
+        with self._mutex:
+            return self._sleepers.keys() - who_wakes(look, self._sleepers.values(), self._promised).keys()
+
     def leave_to_others(self, name: str) -> None:
         """What this member was woken for and has not taken is there for whoever sleeps."""
         with self._mutex:

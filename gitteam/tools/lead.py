@@ -35,7 +35,7 @@ def _team_delete(desk: LeadDesk) -> str:
         desk.team.remove_member(name, by=layout.LEAD)
         desk.crew.archive(name)
     if left:
-        raise ToolFailed(f"still running elsewhere, and not removed: {', '.join(left)}")
+        raise ToolFailed(f"still running, and not removed: {', '.join(left)}")
     return f"Disbanded: {', '.join(names)} have shut down." if names else "There was nobody on the team."
 
 

@@ -60,6 +60,12 @@ class Background:
         command.wait()
         return command.news()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether one of them is still running."""
+        with self._lock:
+            return any(not command.has_ended for command in self._commands.values())
+
     def close(self) -> None:
         """End all of them: none is left running, and none can be started any more."""
         with self._lock:
