@@ -8,12 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gitteam import layout, liveness, mail, requests
+from gitteam import layout, liveness, mail, requests, usage
 from gitteam.board import Board
 from gitteam.layout import Layout
 from gitteam.records import CANCELLED, COMPLETED, FAILED, IN_PROGRESS, PENDING, Member, Task
 from gitteam.roster import Config
 from gitteam.tree import Files
+from gitteam.usage import Row
 
 # A task in progress whose file has not changed for so long may have been forgotten.
 QUIET_SECONDS = 4 * 3600
@@ -49,12 +50,14 @@ class Status:
     counts: dict[str, int]
     needs: tuple[str, ...]
     unreadable: dict[str, str]
+    usage: Row | None = None  # what all model calls used
 
     def to_json(self) -> dict[str, Any]:
         return {
             "team": self.team, "branch": self.branch, "members": [m.to_json() for m in self.members],
             "tasks": self.counts, "needs": list(self.needs),
             "unreadable": [{"path": path, "reason": reason} for path, reason in sorted(self.unreadable.items())],
+            "usage": self.usage.to_json() if self.usage else None,
         }  # fmt: skip
 
 
@@ -63,7 +66,8 @@ def gather(place: Layout, branch: str, config: Config, board: Board, files: File
     members = tuple(_present(place, member, board, files) for _, member in sorted(config.members.items()))
     unreadable = {**board.troubles, **_bad_lines(files), **_rescued(files), **_strangers(config, files)}
     unreadable |= requests.unreadable(files)
-    return Status(config.name, branch, members, _counts(tasks), tuple(_needs(place, tasks, files)), unreadable)
+    used = next(iter(usage.sums(usage.read(place), "team")), None)
+    return Status(config.name, branch, members, _counts(tasks), tuple(_needs(place, tasks, files)), unreadable, used)
 
 
 def _present(place: Layout, member: Member, board: Board, files: Files) -> Present:

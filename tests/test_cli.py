@@ -305,7 +305,7 @@ def test_members_as_json(look: Run, words: list[str]) -> None:
 
 def test_status_as_json(look: Run) -> None:
     found = look("status", "--json").json
-    assert set(found) == {"team", "branch", "members", "tasks", "needs", "unreadable"}
+    assert set(found) == {"team", "branch", "members", "tasks", "needs", "unreadable", "usage"}
     assert (found["team"], found["branch"], found["unreadable"]) == ("crew", "gitteam", [])
     assert set(found["members"][0]) == {"name", "role", "kind", "status", "alive", "tasks", "unread"}
     assert (found["members"][0]["tasks"], found["members"][0]["unread"]) == ([2], 1)
@@ -1101,8 +1101,10 @@ class Waiting:
         folder = f"/proc/{self.process.pid}/fd"
         if self.process.poll() is not None or not os.path.isdir(folder):
             return True
-        links = [os.path.join(folder, name) for name in os.listdir(folder)]
-        return any("inotify" in os.readlink(link) for link in links if os.path.islink(link))
+        try:
+            return any("inotify" in os.readlink(os.path.join(folder, name)) for name in os.listdir(folder))
+        except FileNotFoundError:
+            return False  # one was closed while we looked
 
     def result(self) -> Result:
         out, err = self.process.communicate(timeout=TIMEOUT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -23,6 +24,9 @@ from gitteam.cli.common import (
 )  # fmt: skip
 from gitteam.errors import NoTeam
 from gitteam.status import Status
+
+# Where one of these is set there is a model to ask.
+_MODEL_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
 
 @click.command(cls=Command, short_help="Who is there, what needs a person, what is unreadable.")
@@ -61,6 +65,9 @@ def _next_step(found: Status) -> str:
         return 'gitteam task add "What has to be done"'
     if not found.members:
         return "gitteam member add alice --role backend"
+    waiting = any(present.member.kind == "agent" and not present.alive for present in found.members)
+    if found.counts["ready"] and waiting and any(os.environ.get(name) for name in _MODEL_VARIABLES):
+        return "gitteam up"
     if found.counts["ready"]:
         return f"gitteam task claim --as {found.members[0].member.name}"
     return "gitteam log"
@@ -70,6 +77,9 @@ def _picture(found: Status) -> Iterator[str]:
     yield f"team {heading(found.team)} {dim(f'on branch {found.branch}')}"
     words = [f"{n} {what.replace('_', ' ')}" for what, n in found.counts.items() if n]
     yield "  " + (", ".join(words) or "no tasks")
+    if used := found.usage:
+        cost = f"${used.cost:.2f}" if used.known_cost is not None else "cost unknown"
+        yield dim(f"  {used.calls} model calls, {cost}: gitteam usage")
     if found.members:
         yield heading("members")
     for present in found.members:
