@@ -354,7 +354,7 @@ def test_time_that_runs_out_while_somebody_waits_ends_the_waiting(place: Layout,
 
 
 def test_a_call_within_a_call_is_a_mistake_and_not_a_deadlock(place: Layout) -> None:
-    book = account(place, max_calls=1)
+    book = account(place)
     with ExitStack() as stack:
         stack.enter_context(book.call("alice", 1, MODEL, 0, 10))
         with pytest.raises(RuntimeError, match="within another one"):
