@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitteam.cli.common import width
-from gitteam.dashboard import picture
+from gitteam.cli.dashboard import picture
 from gitteam.journal import Entry
 from gitteam.records import Member, Task
 from gitteam.requests import Request

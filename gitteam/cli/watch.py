@@ -21,7 +21,7 @@ import click
 
 from gitteam import journal, requests, usage
 from gitteam.cli.common import Command, Shell, pass_shell
-from gitteam.dashboard import picture
+from gitteam.cli.dashboard import picture
 from gitteam.errors import GitteamError
 from gitteam.records import Task
 from gitteam.status import Status
