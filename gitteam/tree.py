@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Protocol
 
 from gitteam.checkpoint import Checkpoint, Entry
@@ -11,6 +12,8 @@ from gitteam.disk import read_regular
 from gitteam.errors import BadFile
 from gitteam.layout import Layout, is_inbox
 from gitteam.objects import DIR_MODE, FILE_MODE, Entries, Objects, is_blob, is_dir, record
+
+MAX_TOKENS = 50_000
 
 
 class Files(Protocol):
@@ -211,5 +214,12 @@ class Standing(Disk):
     def tokens(self, directory: str) -> dict[str, bytes | None]:
         if not self._is_certain:
             return super().tokens(directory)
-        entries = {name: self._entries.get(f"{directory}/{name}") for name in self.names(directory)}
-        return {n: record(FILE_MODE, n, e.blob) if e and e.blob and not e.bad else None for n, e in entries.items()}
+        start = len(directory) + 1
+        noted = {p[start:]: e for p, e in self._entries.items() if e.blob and p.rpartition("/")[0] == directory}
+        return {name: None if entry.bad else _token(name, entry.blob) for name, entry in noted.items()}
+
+
+@lru_cache(MAX_TOKENS)
+def _token(name: str, blob: str) -> bytes:
+    """The same as a tree of the branch has for this file."""
+    return record(FILE_MODE, name, blob)
