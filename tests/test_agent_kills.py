@@ -237,7 +237,7 @@ def test_after_one_signal_everybody_finishes_the_call_and_hands_back(
 ) -> None:
     team.add("One")
     team.add("Two")
-    busy = {name: Pause(call("bash", command="touch never")) for name in ("alice", "bob")}
+    busy = {name: Pause(call("write_file", path="never", content="x")) for name in ("alice", "bob")}
     with Server(lambda request: busy[request.member](request)) as server, program(repo, server, "up") as up:
         with busy["alice"].meanwhile(), busy["bob"].meanwhile():
             up.signal(number)

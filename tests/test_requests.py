@@ -343,6 +343,16 @@ def test_one_who_waits_answers_a_message_and_waits_on(planner: Team) -> None:
         check(server)
 
 
+def test_a_newer_plan_takes_the_place_of_an_older_one(planner: Team) -> None:
+    newer = call("submit_plan", plan="I write nothing.")
+    with Server(in_turn(paula=[PLAN, newer])) as server, crew(planner, server, "paula"):
+        until_status(planner, "paula", "waiting_approval")
+        planner.send("paula", "think again")
+        until(lambda: "I write nothing." in [r.content for r in planner.requests()], "the newer plan")
+        assert len(planner.requests()) == 1
+        check(server)
+
+
 def test_one_who_waits_can_be_shut_down(planner: Team) -> None:
     with Server(in_turn(paula=[PLAN, agrees])) as server, crew(planner, server, "paula") as running:
         until_status(planner, "paula", "waiting_approval")

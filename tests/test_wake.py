@@ -241,11 +241,22 @@ def test_idle_members_make_no_call_and_no_commit(team: Team) -> None:
         assert (server.requests, history(team)) == ([], before)
 
 
+@pytest.fixture
+def no_polls(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks unless there is a reason to."""
+    monkeypatch.setattr(watch, "SLOW_POLL", 600.0)
+    monkeypatch.setattr(watch, "FAST_POLL", 600.0)
+    monkeypatch.setattr(team, "patience", lambda: 600.0)
+
+
+@pytest.mark.usefixtures("no_polls")
 def test_what_came_before_one_fell_asleep_wakes_it(team: Team) -> None:
     bell = Bell(team, lambda text: None)
+    bell._watch._observer.stop()  # what comes now is announced by nobody
+    bell._watch._observer.join()
     try:
         team.add("One")
-        assert bell.sleep("alice", timeout=TIMEOUT) == (True, 1)
+        assert bell.sleep("alice", timeout=5) == (True, 1)
     finally:
         bell.close()
 
