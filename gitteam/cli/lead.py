@@ -55,7 +55,7 @@ def run(shell: Shell, /, goal: str, model: str, yes: bool, script: str | None, *
             thread.start()
             thread.join()
     found = lead.outcome(before)
-    shell.print(found.to_json(), list(_report(found)))
+    shell.print(found.to_json(), list(report_lines(found)))
     return 0 if found.succeeded else 1
 
 
@@ -113,7 +113,7 @@ class _Permission:
         return self._answer
 
 
-def _report(found: Outcome) -> Iterator[str]:
+def report_lines(found: Outcome) -> Iterator[str]:
     yield heading("done" if found.succeeded else "not all of it was done")
     for title, tasks in (("", found.done), ("left ", found.not_done), ("failed ", found.failed)):
         for task in tasks:
