@@ -17,6 +17,7 @@ import pytest
 from conftest import TIMEOUT, check_everything, diary, git, gitteam
 
 from gitteam import Team
+from gitteam.agents.lead import Outcome
 from gitteam.demo.stage import Diary, DidNotComeAbout, Person
 from gitteam.journal import Entry
 
@@ -112,11 +113,23 @@ def test_no_task_is_claimed_before_the_one_it_waits_for_is_completed(told: list[
     assert found == steps
 
 
-def test_plan_is_rejected_and_another_one_approved(told: list[str]) -> None:
+def test_lead_plans_and_starts_the_team(told: list[str]) -> None:
     assert _in_order(
-        told, "backend claims #2", "backend submits plan", "Sam rejects backend's plan", "backend submits plan",
-        "Sam approves backend's plan", "backend completes #2",
+        told, *(f"lead adds #{number}: " for number in "1234"), "lead adds analyst to the team, analyst",
+        "lead adds backend to the team, backend", "lead adds frontend to the team, frontend",
     )  # fmt: skip
+    assert _in_order(told, "lead adds #4", "analyst claims #1")
+
+
+def test_lead_rejects_a_plan_and_approves_another_one(told: list[str]) -> None:
+    assert _in_order(
+        told, "backend claims #2", "backend submits plan", "lead rejects backend's plan", "backend submits plan",
+        "lead approves backend's plan", "backend completes #2",
+    )  # fmt: skip
+
+
+def test_lead_hears_of_the_task_that_the_person_dropped_in(demo: Played) -> None:
+    assert re.search(r"^[\d:]+  lead +Sam's #5 is for whoever is free\.$", demo.out, re.MULTILINE)
 
 
 def test_task_dropped_in_by_hand_wakes_somebody_while_another_one_is_under_way(told: list[str]) -> None:
@@ -132,13 +145,27 @@ def test_message_is_read_in_the_middle_of_work(told: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["analyst", "backend", "frontend"])
 def test_everybody_is_asked_to_shut_down_and_answers(name: str, told: list[str]) -> None:
-    assert _in_order(told, f"Sam asks {name} to shut down", f"{name} agrees to shut down", f"{name} leaves, asked to")
+    assert _in_order(
+        told, f"lead asks {name} to shut down", f"{name} agrees to shut down", f"{name} leaves, asked to",
+        f"lead takes {name} off the team",
+    )  # fmt: skip
+
+
+def test_lead_says_at_the_end_that_the_migration_is_complete(demo: Played) -> None:
+    after = demo.out.split("reports\n")[1]
+    assert re.search(r"lead      Migration complete\. .*\ndone\n(  #\d  .*\n){5}", after)
+
+
+def test_usage_of_everybody_is_written_down(demo: Played) -> None:
+    used = json.loads(gitteam(demo.repo, "usage", "--json").out)
+    assert [row["member"] for row in used["rows"]] == ["analyst", "backend", "frontend", "lead"]
+    assert used["total"]["unpriced"] == 0
 
 
 def test_history_is_sound_and_nothing_is_left_undone(demo: Played) -> None:
     with Team(demo.repo) as team:
         assert [task.status for task in team.tasks()] == ["completed"] * 5
-        assert team.requests() == []
+        assert (team.requests(), team.members(), team.inbox("lead")) == ([], [], [])
         check_everything(team)
     assert git(demo.repo, "status", "--porcelain") == ""
 
@@ -193,15 +220,16 @@ def test_no_colour_is_shown_where_none_is_wanted(demo: Played) -> None:
 
 def test_every_act_of_the_person_is_shown_as_it_is_typed(demo: Played) -> None:
     typed = re.findall(r"^\$ (\w+(?: [a-z]+)?)", demo.out, re.MULTILINE)
-    for command in ("gitteam init", "gitteam reject", "gitteam approve", "echo", "gitteam send", "gitteam stop"):
+    for command in ("gitteam run", "echo", "gitteam send", "git log", "gitteam usage", "gitteam doctor"):
         assert command in typed
     assert "OK\n" in demo.out
 
 
 def test_for_a_program_every_line_is_json_and_the_last_one_names_the_place(played: dict[str, Played]) -> None:
     demo = played["program"]
-    *events, last = [json.loads(line) for line in demo.out.splitlines()]
+    *events, outcome, last = [json.loads(line) for line in demo.out.splitlines()]
     assert (demo.code, demo.err, last) == (0, "", {"directory": str(demo.repo)})
+    assert (outcome["succeeded"], len(outcome["done"])) == (True, 5)
     assert "frontend completes #4: Let the client use GraphQL" in [event["sentence"] for event in events]
 
 
@@ -255,6 +283,7 @@ class _Nobody:
     def remark(self, text: str) -> None: ...
     def say(self, name: str, text: str) -> None: ...
     def show(self, entry: Entry) -> None: ...
+    def report(self, outcome: Outcome) -> None: ...
 
 
 def test_command_that_fails_ends_the_demo(tmp_path: Path) -> None:

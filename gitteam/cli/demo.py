@@ -6,20 +6,30 @@ import os
 import shlex
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gitteam.cli.agents import Screen
 from gitteam.cli.common import Command, Shell, dim, dump_json, heading, pass_shell, visible_line
+from gitteam.cli.lead import report_lines
 
-_LOOK_AROUND = ("gitteam", "gitteam log 3", "git show gitteam:.tasks/3-serve-graphql-beside-rest.md")
+if TYPE_CHECKING:
+    from gitteam.agents.lead import Outcome
+
+_LOOK_AROUND = (
+    "gitteam log 3",
+    "git show gitteam:.tasks/3-serve-graphql-beside-rest.md",
+    "git log -1 --grep='completes #3' gitteam",
+    "gitteam usage --by task",
+)
 
 
-@click.command(cls=Command, short_help="Watch three agents at work; needs no key.")
+@click.command(cls=Command, short_help="Watch a lead and its team at work; needs no key.")
 @click.argument("where", metavar="[DIR]", required=False)
 @pass_shell
 def demo(shell: Shell, where: str | None) -> None:
-    """Watch three agents move a small app to GraphQL, in a fresh repository. Needs no key and no network.
+    """Watch a lead and three teammates move a small app to GraphQL, from one sentence. Needs no key and no network.
 
     What the model says is a script; all else is real, and is left to be looked at in DIR, which must be new or empty.
     Without DIR it is a temporary directory, named at the end.
@@ -53,6 +63,12 @@ class _Stage(Screen):
 
     def typed(self, line: str) -> None:
         self._words(f"{click.style('$', fg='green')} {line}")
+
+    def report(self, outcome: Outcome) -> None:
+        if self._as_json:
+            self.print(dump_json(outcome.to_json()))
+        else:
+            self.print("\n".join(report_lines(outcome)))
 
     def end(self, root: str) -> None:
         if self._as_json:

@@ -1,4 +1,4 @@
-"""The demo: three teammates move a small REST app to GraphQL, in a fresh repository, on a scripted model.
+"""The demo: from one sentence to a small REST app moved to GraphQL, in a fresh repository, on a scripted model.
 
 Everything but the model's words is real: the SDK and its HTTP, the tools, the files, the commits, the tests.
 """
@@ -15,8 +15,8 @@ from gitteam.demo.stage import (
     Held,
     Person,
     Screen,
-    crew_at_work,
     git,
+    lead_at_work,
     make_repository,
     own_environment,
 )
@@ -27,12 +27,8 @@ from gitteam.team import Team
 
 __all__ = ["DidNotComeAbout", "play"]
 
-_TASKS = (
-    '"Analyze the REST endpoints" --role analyst',
-    '"Design the GraphQL schema" --role backend --blocked-by 1',
-    '"Serve GraphQL beside REST" --role backend --blocked-by 2',
-    '"Let the client use GraphQL" --role frontend --blocked-by 3',
-)
+GOAL = "Migrate the app from REST to GraphQL"
+_TASKS = 5  # the lead's four, and the one that the person drops in
 
 
 def play(root: Path, screen: Screen) -> None:
@@ -52,45 +48,36 @@ class Story:
         self._diary = Diary(screen)
 
     def tell(self) -> None:
-        self._set_up()
+        self._screen.heading("A small REST app")
+        self._screen.remark(f"in {self._root.resolve()}")
+        self._person.types("ls")
+        self._screen.heading("One sentence in: the lead looks around, plans, and starts a team")
+        self._screen.typed(f'gitteam run "{GOAL}"')
         with as_file(files("gitteam.demo") / "script.toml") as path:
             script = Held(Script.load(path), "backend", "edited server.py")
+        Team.init(self._root)  # as `run` does where there is no team
         with Team(self._root) as self._team:
-            with crew_at_work(self._team, script, self._diary, self._screen) as server:
-                self._screen.heading("The team goes to work")
-                self._screen.remark(f"as `gitteam up` shows it; the model here is a script on {server.url}")
-                self._decide_about_a_plan()
+            with lead_at_work(self._team, GOAL, script, self._diary, self._screen) as server:
+                self._screen.remark(f"the model here is a script on {server.url}; commands run with your rights")
+                self._see_the_lead_decide()
                 self._drop_a_task()
                 self._write_in_the_middle_of_work(script)
-                self._stop_everybody()
+                self._see_the_lead_check()
             self._look_at_it()
 
     # -- act by act -----------------------------------------------------------------------------
 
-    def _set_up(self) -> None:
-        self._screen.heading("A small REST app, and a team to move it to GraphQL")
-        self._screen.remark(f"in {self._root.resolve()}")
-        self._person.types("ls")
-        self._person.types("gitteam init", quiet=True)
-        for name, option in (("analyst", ""), ("backend", " --plan"), ("frontend", "")):
-            self._person.types(f"gitteam member add {name} --role {name}{option}", quiet=True)
-        for task in _TASKS:
-            self._person.types(f"gitteam task add {task}", quiet=True)
-        self._person.types("gitteam task")
-
-    def _decide_about_a_plan(self) -> None:
-        self._diary.until("backend submits plan", times=1)
-        self._screen.heading("backend has to ask before it changes anything")
-        self._act(f'gitteam reject {self._open_plan()} "The client still needs the REST routes: keep them"')
-        self._diary.until("backend submits plan", times=2)
-        self._act(f"gitteam approve {self._open_plan()}")
-        self._diary.until("backend submits plan", times=3)
+    def _see_the_lead_decide(self) -> None:
+        self._diary.until("backend submits plan")
+        self._screen.heading("backend has to ask before it changes anything; the lead decides")
+        self._diary.until("lead rejects backend's plan")
+        self._diary.until("lead approves backend's plan", times=2)
 
     def _drop_a_task(self) -> None:
         self._screen.heading("A file dropped into .tasks/ is a task, and wakes somebody who is idle")
+        self._screen.remark("in another terminal")
         self._act('echo "Say in the README how to run the tests" > .tasks/readme.md')
         self._diary.until(" claims #5")
-        self._act(f"gitteam approve {self._open_plan()}")
 
     def _write_in_the_middle_of_work(self, script: Held) -> None:
         if not script.reached.wait(PATIENCE):
@@ -100,11 +87,10 @@ class Story:
         script.freed.set()
         self._diary.until(" completes #3")
         self._diary.until(" completes #4")
-        self._diary.until_so(self._is_quiet, "everybody has done everything and is idle")
 
-    def _stop_everybody(self) -> None:
-        self._screen.heading("Everybody is asked to shut down, and answers")
-        self._person.types("gitteam stop")
+    def _see_the_lead_check(self) -> None:
+        self._diary.until_so(self._is_quiet, "everybody has done everything and is idle")
+        self._screen.heading("The lead runs the tests, asks everybody to shut down, and reports")
 
     def _look_at_it(self) -> None:
         self._check()
@@ -115,7 +101,9 @@ class Story:
         self._person.types("git log --oneline main")
         self._screen.heading("The diary, on branch gitteam: the life of one task, and the last of everything")
         self._person.types("git log --oneline --grep='^Team-Task: 2$' gitteam")
-        self._person.types("git log --oneline -30 gitteam")
+        self._person.types("git log --oneline -12 gitteam")
+        self._screen.heading("What it took; a script costs nothing, a model of that name would have")
+        self._person.types("gitteam usage")
         self._person.types("gitteam doctor")
 
     # -- parts ----------------------------------------------------------------------------------
@@ -124,18 +112,17 @@ class Story:
         with self._diary.kept_back():
             self._person.types(line)
 
-    def _open_plan(self) -> str:
-        return next(request.id for request in self._team.requests() if request.status == "pending")
-
     def _is_quiet(self) -> bool:
         return all(m.status == "idle" for m in self._team.members()) and self._is_done()
 
     def _is_done(self) -> bool:
         tasks = self._team.tasks()
-        return len(tasks) == len(_TASKS) + 1 and all(task.status == COMPLETED for task in tasks)
+        return len(tasks) == _TASKS and all(task.status == COMPLETED for task in tasks)
 
     def _check(self) -> None:
         if not self._is_done():
             raise DidNotComeAbout("not every task is completed")
-        if left := git(self._root, "status", "--porcelain"):
-            raise DidNotComeAbout(f"not everything is committed: {left.splitlines()[0]}")
+        if changed := git(self._root, "status", "--porcelain"):
+            raise DidNotComeAbout(f"not everything is committed: {changed.splitlines()[0]}")
+        if left := [member.name for member in self._team.members()]:
+            raise DidNotComeAbout(f"{left[0]} is still on the team")

@@ -1,4 +1,4 @@
-"""What the demo plays on: a fresh repository, a shell to type into, a crew at work, a diary to wait for."""
+"""What the demo plays on: a fresh repository, a shell to type into, a lead at work, a diary to wait for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gitteam import prices
 from gitteam.errors import GitteamError
+from gitteam.layout import LEAD
 from gitteam.scripted import Script, Server
 from gitteam.team import Team
 
 if TYPE_CHECKING:
+    from gitteam.agents.lead import Lead, Outcome
+    from gitteam.agents.model import Model
+    from gitteam.agents.settings import Settings
     from gitteam.journal import Entry
     from gitteam.scripted.exchange import Answer, Request
 
@@ -45,6 +50,7 @@ class Screen(Protocol):
     def typed(self, line: str) -> None: ...
     def show(self, entry: Entry) -> None: ...
     def say(self, name: str, text: str) -> None: ...
+    def report(self, outcome: Outcome) -> None: ...
 
     @property
     def hides_output(self) -> bool: ...
@@ -175,17 +181,18 @@ class Held:
 
 
 @contextmanager
-def crew_at_work(team: Team, script: Held, diary: Diary, screen: Screen) -> Iterator[Server]:
-    """All agents of the team, on a scripted model, until they have ended; whatever goes wrong, nobody is left."""
+def lead_at_work(team: Team, goal: str, script: Held, diary: Diary, screen: Screen) -> Iterator[Server]:
+    """A lead and its team, on a scripted model, until it has ended; whatever goes wrong, nobody is left."""
     from gitteam.agents.crew import Crew
-    from gitteam.agents.model import KEYS, Model
+    from gitteam.agents.lead import Lead, Voice
     from gitteam.agents.settings import read_settings
 
     settings = read_settings(team.config().settings)
-    with Server(script) as server:
-        model = Model({KEYS[0]: "scripted"}, server.url, settings.stall_timeout, settings.give_up_after)
-        crew = Crew(team, [m.name for m in team.members()], model, settings, screen.say, diary.show)
-        thread = threading.Thread(target=_run, args=(crew.run, diary), name="gitteam-demo")
+    with Server(script) as server, _scripted_model(team, server, settings) as model:
+        crew = Crew(team, [], model, settings, screen.say, diary.show)
+        voice = Voice(screen.say, lambda text: screen.say(LEAD, text), lambda name, role: True)
+        lead = Lead(team, crew, model, settings, voice)
+        thread = threading.Thread(target=_live, args=(lead, goal, diary), name="gitteam-demo")
         thread.start()
         try:
             yield server
@@ -194,14 +201,31 @@ def crew_at_work(team: Team, script: Held, diary: Diary, screen: Screen) -> Iter
             script.freed.set()
             crew.ask_to_stop()
             thread.join()
-            model.close()
-    troubles = [*crew.failures.values(), *server.rejected, *(f"no answer for {r.member}" for r in server.unmatched)]
-    if troubles:
-        raise DidNotComeAbout(f"not everything went by the script: {troubles[0]}")
+            crew.finish()
+    outcome = lead.outcome(set())
+    screen.report(outcome)
+    troubles = [outcome.reason, *crew.failures.values(), *server.rejected]
+    troubles += [f"no answer for {request.member}" for request in server.unmatched]
+    if found := next(filter(None, troubles), ""):
+        raise DidNotComeAbout(f"not everything went by the script: {found}")
 
 
-def _run(run: Callable[[], None], diary: Diary) -> None:
+@contextmanager
+def _scripted_model(team: Team, server: Server, settings: Settings) -> Iterator[Model]:
+    """As `run` has it, without limits: what is used is written down."""
+    from gitteam.agents.account import Account, Limits
+    from gitteam.agents.model import KEYS, Model
+
+    account = Account(team.place, prices.load(team.config().settings), Limits())
+    model = Model({KEYS[0]: "scripted"}, server.url, settings.stall_timeout, settings.give_up_after, account=account)
     try:
-        run()
+        yield model
+    finally:
+        model.close()
+
+
+def _live(lead: Lead, goal: str, diary: Diary) -> None:
+    try:
+        lead.live(goal)
     finally:
         diary.end()
