@@ -33,6 +33,7 @@ from gitteam.tools import Toolbox, aids
 from gitteam.tools import lead as lead_tools
 from gitteam.tools import team as team_tools
 from gitteam.tools import work as work_tools
+from gitteam.usage import Row
 
 ME = Member(layout.LEAD, kind="agent")
 
@@ -279,6 +280,7 @@ class Outcome:
     not_done: tuple[Task, ...]
     failed: tuple[Task, ...]
     reason: str  # why it ended, if not because all was done
+    usage: Row | None = None  # what the model calls of the run took
 
     @property
     def succeeded(self) -> bool:
@@ -287,7 +289,8 @@ class Outcome:
     def to_json(self) -> dict[str, object]:
         lists = {"done": self.done, "notDone": self.not_done, "failed": self.failed}
         found = {key: [task.to_json() for task in tasks] for key, tasks in lists.items()}
-        return {"succeeded": self.succeeded, "reason": self.reason, **found}
+        usage = self.usage.to_json() if self.usage else None
+        return {"event": "outcome", "succeeded": self.succeeded, "reason": self.reason, **found, "usage": usage}
 
 
 def refuse_second(team: Team) -> None:

@@ -177,6 +177,8 @@ def model_for(team: Team, script: str | None, settings: Settings, budget: dict[s
 class Screen:
     """A calm line per event: when, who, what."""
 
+    can_ask = False
+
     def __init__(self, as_json: bool, width: int):
         self._as_json, self._width = as_json, width
         self._mutex = threading.Lock()
@@ -216,9 +218,23 @@ class Screen:
             click.echo(line, color=self._color)
             sys.stdout.flush()
 
+    def warn(self, text: str) -> None:
+        """Something for the person, at once, whoever is printing."""
+        hint(text)
+
+    def ask(self, lines: list[str], question: str, stop: threading.Event) -> bool:
+        """Nobody can be asked: it is as they wanted it when they began."""
+        return True
+
+    def pay_from(self, account: Account | None) -> None:
+        """Where to see what has been spent."""
+
+    def close(self) -> None:
+        """Nothing more is shown."""
+
 
 @contextmanager
-def signals(crew: Crew) -> Iterator[None]:
+def signals(crew: Crew, tell: Callable[[str], None] = hint) -> Iterator[None]:
     """Once: everybody stops in order. Twice: everybody hands back, and the process ends at once."""
     asked = 0
 
@@ -229,7 +245,7 @@ def signals(crew: Crew) -> Iterator[None]:
         threading.Thread(target=stop_politely if asked == 1 else stop_at_once, daemon=True).start()
 
     def stop_politely() -> None:
-        hint("stopping: everybody finishes the current call; Ctrl-C again to stop at once")
+        tell("stopping: everybody finishes the current call; Ctrl-C again to stop at once")
         crew.ask_to_stop()
 
     def stop_at_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,12 @@ import click
 
 from gitteam.cli.agents import Screen, allow_hooks, budget_options, model_for, script_option, signals
 from gitteam.cli.common import Command, Shell, dim, heading, hint, pass_shell, person, visible_line
+from gitteam.cli.usage import cost
 from gitteam.errors import BadInput, NoTeam
-from gitteam.records import FINISHED
+from gitteam.records import CANCELLED, FINISHED
 from gitteam.render import visible
 from gitteam.team import Team
+from gitteam.usage import read_from, sums
 
 if TYPE_CHECKING:
     from gitteam.agents.lead import Lead, Outcome
@@ -36,27 +38,38 @@ model_option = click.option(
 def run(shell: Shell, /, goal: str, model: str, yes: bool, script: str | None, **budget: Any) -> int:
     """Give the lead a goal: it plans tasks, starts teammates, coordinates, reports and disbands the team.
 
-    Without a goal, or with the same one, it goes on with what was interrupted. Exit 0: all of it was done.
+    Without a goal, or with the same one, it goes on with what was interrupted. Exit 0: all of it was done. Exit 1: not
+    all of it. Exit 130: it was stopped, with Ctrl-C or a signal. With --json there is an object a line for every event,
+    and the last one is the outcome.
 
     \b
     gitteam run "Migrate the app from REST to GraphQL"
     gitteam run --yes --max-cost 5 "Fix the failing tests"
     """
     team = team_here(shell)
-    screen = Screen(shell.as_json, 10)
-    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty() and not shell.as_json
-    may_start = _Permission(team) if asks else lambda name, role: True
     before = {task.id for task in team.tasks(finished=True) if task.status in FINISHED}
-    with lead_here(shell, model, script, budget, screen, lambda text: screen.say("lead", text), may_start) as lead:
+    spent = read_from(team.place, 0)[1]
+    screen = _screen(shell, team, before)
+    permission = _Permission(team, screen, asks=not yes and sys.stdin.isatty())
+    with lead_here(shell, model, script, budget, screen, lambda text: screen.say("lead", text), permission) as lead:
         if not goal and not lead.has_open_goal():
             raise BadInput('nothing was interrupted here: say what to do, as in `gitteam run "Fix the failing tests"`')
+        permission.stop = lead.crew.stop
         thread = threading.Thread(target=lead.live, args=(goal,), name="lead", daemon=True)
-        with signals(lead.crew):
-            thread.start()
-            thread.join()
-    found = lead.outcome(before)
+        thread.start()
+        thread.join()
+    screen.close()
+    found = replace(lead.outcome(before), usage=next(iter(sums(read_from(team.place, spent)[0], "team")), None))
     shell.print(found.to_json(), list(report_lines(found)))
+    if lead.was_stopped:
+        return 130
     return 0 if found.succeeded else 1
+
+
+def _screen(shell: Shell, team: Team, before: set[int]) -> Screen:
+    from gitteam.cli.progress import ProgressScreen, can_be_drawn
+
+    return Screen(shell.as_json, 10) if shell.as_json or not can_be_drawn() else ProgressScreen(10, team, before)
 
 
 def team_here(shell: Shell) -> Team:
@@ -88,35 +101,45 @@ def lead_here(
         hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
         allow_hooks(team)
         crew = Crew(team, [], asked, settings, screen.say, screen.show)
-        try:
-            yield Lead(team, crew, asked, settings, Voice(screen.say, hear, may_start), stays)
-        finally:
-            crew.ask_to_stop()
-            crew.finish()
+        screen.pay_from(asked.account)
+        with nullcontext() if stays else signals(crew, screen.warn):
+            try:
+                yield Lead(team, crew, asked, settings, Voice(screen.say, hear, may_start), stays)
+            finally:
+                crew.ask_to_stop()
+                with signals(crew) if stays else nullcontext():
+                    crew.finish()
 
 
 class _Permission:
     """Asks the person once, before the first teammate is started."""
 
-    def __init__(self, team: Team):
-        self._team = team
-        self._answer: bool | None = None
+    def __init__(self, team: Team, screen: Screen, asks: bool):
+        self._team, self._screen = team, screen
+        self._answer = None if asks and screen.can_ask else True
+        self.stop = threading.Event()  # the team's own, once there is one
 
     def __call__(self, name: str, role: str) -> bool:
         if self._answer is None:
-            click.echo(heading("the lead's plan"))
-            for task in self._team.tasks():
-                blocked = dim(f"  {visible(task.reason)}") if task.reason else ""
-                click.echo(f"  #{task.id}  {visible_line(task.subject)}{blocked}")
-            click.echo(f"  first teammate: {person(name)}, {visible_line(role)}")
-            self._answer = click.confirm("Start the team?", default=True)
+            self._answer = self._screen.ask(list(self._plan(name, role)), "Start the team?", self.stop)
         return self._answer
+
+    def _plan(self, name: str, role: str) -> Iterator[str]:
+        yield heading("the lead's plan")
+        for task in self._team.tasks():
+            blocked = dim(f"  {visible(task.reason)}") if task.reason else ""
+            yield f"  #{task.id}  {visible_line(task.subject)}{blocked}"
+        yield f"  first teammate: {person(name)}, {visible_line(role)}"
 
 
 def report_lines(found: Outcome) -> Iterator[str]:
     yield heading("done" if found.succeeded else "not all of it was done")
     for title, tasks in (("", found.done), ("left ", found.not_done), ("failed ", found.failed)):
         for task in tasks:
-            yield f"  {title}#{task.id}  {visible_line(task.subject)}{f'  {person(task.owner)}' if task.owner else ''}"
+            what = "cancelled " if task.status == CANCELLED else title
+            yield f"  {what}#{task.id}  {visible_line(task.subject)}{f'  {person(task.owner)}' if task.owner else ''}"
     if found.reason:
         yield f"  {visible_line(found.reason)}"
+    if found.usage:
+        calls = f"{found.usage.calls} model call{'' if found.usage.calls == 1 else 's'}"
+        yield dim(f"  {calls}, {cost(found.usage)}")

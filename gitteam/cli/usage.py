@@ -66,10 +66,10 @@ def _models(row: Row) -> str:
 
 
 def _figures(row: Row) -> tuple[str, ...]:
-    return str(row.calls), f"{row.input:,}", f"{row.cached:.0%}", f"{row.output:,}", _cost(row)
+    return str(row.calls), f"{row.input:,}", f"{row.cached:.0%}", f"{row.output:,}", cost(row)
 
 
-def _cost(row: Row) -> str:
+def cost(row: Row) -> str:
     """The known part of it, with a mark where that is not all."""
     if row.unpriced == row.calls:
         return "unknown"
