@@ -1,6 +1,8 @@
 # Every target sets up .venv from nothing.
 PYTHON ?= python3
 BIN := .venv/bin
+# Two files at a time: the tests of one file share what is costly to make, and are not in each other's way.
+PARALLEL := --numprocesses 2 --dist loadfile
 
 .PHONY: demo test test-long bench lint format clean
 
@@ -11,7 +13,7 @@ test: .venv/ready
 	$(BIN)/pytest -m "not long"
 
 test-long: .venv/ready
-	$(BIN)/pytest -m long
+	$(BIN)/pytest $(PARALLEL) -m long
 
 bench: .venv/ready
 	$(BIN)/python -m bench

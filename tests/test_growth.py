@@ -451,10 +451,6 @@ def boards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return made[0], made[1]
 
 
-# One process makes the boards and measures on them, wherever the other tests run.
-with_boards = pytest.mark.xdist_group("boards")
-
-
 def timed(action: Callable[[], object], times: int = 7) -> float:
     taken = []
     for _ in range(times):
@@ -465,7 +461,6 @@ def timed(action: Callable[[], object], times: int = 7) -> float:
 
 
 @pytest.mark.long
-@with_boards
 @pytest.mark.parametrize(
     ("words", "factor"),
     [
@@ -486,7 +481,6 @@ def run_quietly(path: Path, *words: str) -> None:
 
 
 @pytest.mark.long
-@with_boards
 def test_claim_stays_as_quick_with_a_hundred_times_the_history(boards: tuple[Path, Path]) -> None:
     taken = []
     for path in boards:
@@ -501,7 +495,6 @@ def test_claim_stays_as_quick_with_a_hundred_times_the_history(boards: tuple[Pat
 
 
 @pytest.mark.long
-@with_boards
 def test_big_board_is_sound(boards: tuple[Path, Path]) -> None:
     assert int(git(boards[1], "rev-list", "--count", "gitteam")) >= 50_000
     assert len(call(boards[1], "task", "--all", "--json").json) >= 10_000
