@@ -58,7 +58,7 @@ class Story:
         Team.init(self._root)  # as `run` does where there is no team
         with Team(self._root) as self._team:
             with lead_at_work(self._team, GOAL, script, self._diary, self._screen) as server:
-                self._screen.remark(f"the model here is a script on {server.url}; commands run with your rights")
+                self._screen.remark(f"the model is a script on {server.url}; commands run with your rights")
                 self._see_the_lead_decide()
                 self._drop_a_task()
                 self._write_in_the_middle_of_work(script)

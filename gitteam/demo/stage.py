@@ -9,11 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from gitteam import prices
+from gitteam import prices, usage
 from gitteam.errors import GitteamError
 from gitteam.layout import LEAD
 from gitteam.scripted import Script, Server
@@ -202,7 +203,8 @@ def lead_at_work(team: Team, goal: str, script: Held, diary: Diary, screen: Scre
             crew.ask_to_stop()
             thread.join()
             crew.finish()
-    outcome = lead.outcome(set())
+    used = next(iter(usage.sums(usage.read(team.place), "team")), None)
+    outcome = replace(lead.outcome(set()), usage=used)
     screen.report(outcome)
     troubles = [outcome.reason, *crew.failures.values(), *server.rejected]
     troubles += [f"no answer for {request.member}" for request in server.unmatched]
