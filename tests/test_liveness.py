@@ -73,6 +73,15 @@ def test_the_task_of_a_dead_member_goes_back_with_one_attempt(board: Team) -> No
     assert diary(Path(board.place.root))[-1] == "gitteam takes #1 back, alice died: One"
 
 
+def test_the_lead_is_told_of_a_death_once(board: Team) -> None:
+    Member(board, "alice").kill()
+    board.task(1)
+    board.task(1)
+    [message] = board.inbox("lead")
+    assert (message.sender, message.type) == ("gitteam", "error")
+    assert message.content == "alice died while working on #1: One"
+
+
 def test_a_task_that_has_cost_three_lives_is_failed(board: Team) -> None:
     states = []
     for name in ("alice", "bob", "alice"):
