@@ -380,3 +380,13 @@ def test_a_task_that_the_service_does_not_take_is_not_in_the_way_of_the_next(tea
     with Server(choosy) as server, crew(team, server, "alice"):
         until(lambda: statuses(team) == ["failed", "completed"], "the good one done")
     assert team.task(2).claim == 1
+
+
+def test_one_that_sleeps_for_good_is_started_again_in_its_own_thread(team: Team) -> None:
+    with Server(diligent) as server, crew(team, server, "alice", idle_timeout=0.05) as running:
+        until_status(team, "alice", "shutdown", "timeout")
+        until(lambda: not team.is_alive("alice"))
+        for _ in range(3):
+            running.crew.start("alice")
+        until(lambda: history(team).count("alice joins") >= 2, "her second life")
+        assert [t.name for t in threading.enumerate()].count("alice") == 1

@@ -143,11 +143,13 @@ class Bell:
             self._promised = kept
         self._watch.ring()
 
-    def wake(self, name: str) -> None:
-        """Whatever it waits for: there is a reason to look up."""
+    def wake(self, name: str) -> bool:
+        """Whatever it waits for: there is a reason to look up. Returns whether it slept."""
         with self._mutex:
-            if sleeper := self._sleepers.pop(name, None):
+            sleeper = self._sleepers.pop(name, None)
+            if sleeper:
                 sleeper.woken.set()
+            return bool(sleeper)
 
     def wake_all(self) -> None:
         """The team is stopping."""
