@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +249,7 @@ def test_identity_survives_a_kill_right_after_the_shortening(alice: Team) -> Non
 def test_between_two_shortenings_every_request_only_extends_the_one_before(alice: Team) -> None:
     requests = finish(alice, steps(*[look(n) for n in range(40)]), max_turns=60)
     assert len(requests) >= 41
-    for old, new in zip(requests, requests[1:], strict=False):
+    for old, new in pairwise(requests):
         assert (old.body["system"], old.body["tools"]) == (new.body["system"], new.body["tools"])
         assert new.messages[: len(old.messages)] == old.messages
         assert json.dumps(new.messages).startswith(json.dumps(old.messages)[:-1])
@@ -268,6 +269,6 @@ def test_a_message_in_the_middle_of_work_does_not_change_what_was_read(repo: Pat
             server.wait_for(lambda request: request.number == 11, TIMEOUT)
             running.wait()
             check(server)
-        for old, new in zip(server.requests, server.requests[1:], strict=False):
+        for old, new in pairwise(server.requests):
             assert new.messages[: len(old.messages)] == old.messages
         assert [f"word {n}" in server.requests[n].new_text for n in range(1, 10)] == [True] * 9

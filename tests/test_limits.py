@@ -153,6 +153,20 @@ def test_a_message_is_one_piece_of_work_however_it_ends(reply: Reply, repo: Path
         assert ["again" in request.new_text for request in server.requests] == [False, True]
 
 
+@pytest.mark.parametrize("reply", [call("idle"), Reply("", stop="end_turn")], ids=["idle", "nothing"])
+def test_a_restart_puts_nothing_to_the_model_that_was_over(reply: Reply, repo: Path) -> None:
+    with team_of(repo, "alice") as team, Server(lambda request: reply) as server:
+        for _ in range(2):
+            with crew(team, server):
+                if not server.requests:
+                    team.send("alice", "hello", by="user")
+                    until(lambda: lead_mail(team, "idle_notification"), "alice idle")
+                until(lambda: team.config().members["alice"].status == "idle", "alice there")
+        finish(team, lambda request: reply)
+        assert len(server.requests) == 1
+        check(server)
+
+
 # -- talk -------------------------------------------------------------------------------------------
 
 
@@ -176,6 +190,23 @@ def test_two_who_answer_each_other_for_ever_fall_silent(repo: Path) -> None:
         server.wait_for(lambda request: request.member == "bob" and "Are you there?" in request.new_text, TIMEOUT)
         until(lambda: {m.status for m in team.members()} == {"idle"}, "both asleep")
         check(server)
+
+
+def test_mail_that_is_always_there_already_does_not_keep_anybody_talking(repo: Path) -> None:
+    with team_of(repo, "alice", "bob") as team:
+
+        def script(request: Request) -> Reply:
+            if request.number < 3 * TALK_LIMIT:
+                team.send("alice", f"And? ({request.number})", by="bob")
+            return Reply("Yes.")
+
+        team.send("alice", "Hello?", by="bob")
+        with Server(script) as server, crew(team, server, "alice"):
+            until(lambda: [m for m in lead_mail(team, "error") if "rounds of talk" in m.content], "silence")
+            until(lambda: team.config().members["alice"].status == "idle", "alice asleep")
+            check(server)
+        assert len(server.requests) == TALK_LIMIT
+        assert len(team.inbox("alice")) == 1
 
 
 def test_a_task_ends_the_silence(repo: Path) -> None:
