@@ -21,7 +21,7 @@ import gitteam
 from gitteam import Team
 from gitteam import board as board_module
 from gitteam.checkpoint import CheckpointFile
-from gitteam.errors import BadInput, Conflict, GitteamError, LockTimeout, NoTeam, NotFound, NothingToDo
+from gitteam.errors import BadInput, Conflict, GitteamError, LockTimeout, NoTeam, NotFound, NothingToDo, ToolFailed
 from gitteam.tree import Standing
 
 
@@ -411,6 +411,7 @@ def test_every_error_of_the_package_is_one_kind_with_an_exit_code() -> None:
     kinds = [
         kind for kind in vars(gitteam.errors).values() if isinstance(kind, type) and issubclass(kind, GitteamError)
     ]
+    kinds.remove(ToolFailed)  # it is for models: no command ends with it
     assert {kind.exit_code for kind in kinds} == {1, 2, 3, 4, 5}
     assert len({kind.kind for kind in kinds}) == len(kinds)
 
