@@ -21,19 +21,19 @@ from gitteam.agents.gate import Stopped
 from gitteam.agents.goal import Goal
 from gitteam.agents.lead_desk import LeadDesk
 from gitteam.agents.model import Ask, Model, Reply
+from gitteam.agents.outcome import Outcome, outcome
 from gitteam.agents.settings import Settings
 from gitteam.agents.teammate import ASKED
 from gitteam.agents.wake import Look, Sleeper, wakes
 from gitteam.errors import GitteamError, Refused
 from gitteam.journal import Entry
 from gitteam.liveness import Life
-from gitteam.records import FAILED, FINISHED, IN_PROGRESS, PENDING, Member, Task
+from gitteam.records import FINISHED, IN_PROGRESS, PENDING, Member, Task
 from gitteam.team import Team
 from gitteam.tools import Toolbox, aids
 from gitteam.tools import lead as lead_tools
 from gitteam.tools import team as team_tools
 from gitteam.tools import work as work_tools
-from gitteam.usage import Row
 
 ME = Member(layout.LEAD, kind="agent")
 
@@ -260,37 +260,11 @@ class Lead:
     def outcome(self, before: set[int]) -> Outcome:
         """What became of the tasks that were not finished before the run, or came after."""
         tasks = [task for task in self.team.tasks(finished=True) if task.id not in before]
-        return Outcome(
-            tuple(t for t in tasks if t.status in FINISHED),
-            tuple(t for t in tasks if t.status in (PENDING, IN_PROGRESS)),
-            tuple(t for t in tasks if t.status == FAILED),
-            self.failure,
-        )
+        return outcome(tasks, self.failure, self.crew.failures)
 
 
 def _left(task: Task) -> str:
     return f"#{task.id} {task.status}{f' ({task.reason})' if task.reason else ''}: {task.subject}"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run went."""
-
-    done: tuple[Task, ...]
-    not_done: tuple[Task, ...]
-    failed: tuple[Task, ...]
-    reason: str  # why it ended, if not because all was done
-    usage: Row | None = None  # what the model calls of the run took
-
-    @property
-    def succeeded(self) -> bool:
-        return not (self.not_done or self.failed or self.reason)
-
-    def to_json(self) -> dict[str, object]:
-        lists = {"done": self.done, "notDone": self.not_done, "failed": self.failed}
-        found = {key: [task.to_json() for task in tasks] for key, tasks in lists.items()}
-        usage = self.usage.to_json() if self.usage else None
-        return {"event": "outcome", "succeeded": self.succeeded, "reason": self.reason, **found, "usage": usage}
 
 
 def refuse_second(team: Team) -> None:

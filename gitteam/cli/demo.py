@@ -15,7 +15,7 @@ from gitteam.cli.common import Command, Shell, dim, dump_json, heading, pass_she
 from gitteam.cli.lead import report_lines
 
 if TYPE_CHECKING:
-    from gitteam.agents.lead import Outcome
+    from gitteam.agents.outcome import Outcome
 
 _LOOK_AROUND = (
     "gitteam log 3",

@@ -21,7 +21,8 @@ from gitteam.team import Team
 from gitteam.usage import read_from, sums
 
 if TYPE_CHECKING:
-    from gitteam.agents.lead import Lead, Outcome
+    from gitteam.agents.lead import Lead
+    from gitteam.agents.outcome import Outcome
 
 model_option = click.option(
     "--model", metavar="MODEL", default="", help="The lead's model, and that of teammates without their own."

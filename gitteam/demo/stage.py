@@ -21,8 +21,9 @@ from gitteam.scripted import Script, Server
 from gitteam.team import Team
 
 if TYPE_CHECKING:
-    from gitteam.agents.lead import Lead, Outcome
+    from gitteam.agents.lead import Lead
     from gitteam.agents.model import Model
+    from gitteam.agents.outcome import Outcome
     from gitteam.agents.settings import Settings
     from gitteam.journal import Entry
     from gitteam.scripted.exchange import Answer, Request
