@@ -101,17 +101,19 @@ class Agent:
         except TooLong:
             self._compact("summarize")
             reply = self._call_shortened()
+        if self.on_text and reply.text:
+            self.on_text("\n")  # the next reply is another one
         self._tokens = reply.size
         self.conversation.hear([b for b in reply.blocks if b["type"] != "text" or b["text"].strip()])
         self.last_text = reply.text or self.last_text
         self.acknowledge()
         return reply
 
-    def _call(self, messages: list[Message]) -> Reply:
+    def _call(self, messages: list[Message], aloud: bool = True) -> Reply:
         model = self.desk.member.model or self.settings.model
         ask = Ask(
             model, self.system, self.toolbox.schemas, messages, self.settings.max_tokens, self.desk.name,
-            self.desk.task.id if self.desk.task else 0, self._tokens, self.on_text,
+            self.desk.task.id if self.desk.task else 0, self._tokens, self.on_text if aloud else None,
         )  # fmt: skip
         try:
             return self.model.ask(ask, self.say)
@@ -273,7 +275,7 @@ class Agent:
         """The model's own summary, of as much as fits."""
         for some in compaction.shrinking(messages):
             try:
-                reply = self._call(compaction.with_question(some, words.prompt("summary")))
+                reply = self._call(compaction.with_question(some, words.prompt("summary")), aloud=False)
             except TooLong:
                 continue
             if reply.text:

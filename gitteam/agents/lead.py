@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from gitteam import journal, layout, liveness, requests
 from gitteam.agents import goal, words
+from gitteam.agents.account import BudgetReached
 from gitteam.agents.agent import Agent, GaveUp
 from gitteam.agents.blocks import text_block
 from gitteam.agents.conversation import Conversation
@@ -20,7 +21,7 @@ from gitteam.agents.crew import Crew
 from gitteam.agents.gate import Stopped
 from gitteam.agents.goal import Goal
 from gitteam.agents.lead_desk import LeadDesk
-from gitteam.agents.model import Ask, Model, Reply
+from gitteam.agents.model import Ask, Hopeless, Model, Reply
 from gitteam.agents.outcome import Outcome, outcome
 from gitteam.agents.settings import Settings
 from gitteam.agents.teammate import ASKED
@@ -43,7 +44,7 @@ class Voice:
     """How the lead reaches the person who looks on."""
 
     say: Callable[[str, str], None]
-    hear: Callable[[str], None]  # what the lead says at the end of its turn
+    hear: Callable[[str], None]  # what the lead has said last, at the end of its turn; it may be nothing
     may_start: Callable[[str, str], bool]  # whether the first teammate may be started
 
 
@@ -63,9 +64,19 @@ class Lead:
         self._compact_next = False
         self._interrupted = threading.Event()
         self._answering = False
+        self._thread: threading.Thread | None = None
         self.on_text: Callable[[str], None] = lambda text: None
         self._reminded_of = ""  # the state it was last told about, so that it is told once
         self.failure, self.was_stopped = "", False
+
+    def start(self, wanted: str = "") -> None:
+        """Live in a thread of its own."""
+        self._thread = threading.Thread(target=self.live, args=(wanted,), name=layout.LEAD, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        if self._thread:
+            self._thread.join()
 
     def live(self, wanted: str = "") -> None:
         """Until there is nothing left to do; `failure` says why, if it ended otherwise."""
@@ -160,16 +171,24 @@ class Lead:
             self.agent.work()
             self.failure = ""
         except Interrupted:
-            self.agent.conversation.end_turn("(the person stopped this answer)")
-            self.agent.acknowledge()
+            self._drop("the person stopped this answer")
             self._say("stopped")
         except GaveUp as e:
             self.failure = str(e)
             self._say(f"could not go on: {e}")
+        except (Hopeless, BudgetReached) as e:
+            if not self._stays:
+                raise
+            self._drop(f"this could not be answered: {e}")
+            self._say(f"could not answer: {e}")
         finally:
             self._answering = False
-        if self.agent.last_text:
-            self.voice.hear(self.agent.last_text)
+        self.voice.hear(self.agent.last_text)
+
+    def _drop(self, why: str) -> None:
+        """What was asked stays without an answer, and is not asked again."""
+        self.agent.conversation.end_turn(f"({why})")
+        self.agent.acknowledge()
 
     # -- what the person does while it speaks -------------------------------------------------------
 

@@ -29,6 +29,7 @@ from gitteam.cli.common import (
     visible_line,
 )  # fmt: skip
 from gitteam.errors import BadInput, Conflict, NotFound, NothingToDo
+from gitteam.layout import LEAD
 from gitteam.records import FAILED, FINISHED, Message
 from gitteam.team import Team
 
@@ -217,6 +218,11 @@ class Screen:
         with self._mutex:
             click.echo(line, color=self._color)
             sys.stdout.flush()
+
+    def hear(self, text: str) -> None:
+        """What the lead has said at the end of its turn."""
+        if text:
+            self.say(LEAD, text)
 
     def warn(self, text: str) -> None:
         """Something for the person, at once, whoever is printing."""

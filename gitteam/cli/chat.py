@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -58,24 +57,26 @@ def chat(shell: Shell, /, model: str, script: str | None, **budget: Any) -> None
     screen = _ChatScreen(False, 10)
     answer = _Answer(screen)
     with lead_here(shell, model, script, budget, screen, answer.end, lambda name, role: True, stays=True) as lead:
-        thread = threading.Thread(target=lead.live, name="lead", daemon=True)
         lead.on_text = answer.add
-        with _prompt(shell) as session:
-            thread.start()
-            _converse(shell, lead, session, answer)
+        with _prompt(shell, lead) as session:
+            lead.start()
+            _converse(shell, lead, session)
+            lead.interrupt()
 
 
 @contextmanager
-def _prompt(shell: Shell) -> Iterator[PromptSession[str]]:
+def _prompt(shell: Shell, lead: Lead) -> Iterator[PromptSession[str]]:
     """A line to type in, with what is printed meanwhile above it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.filters import Condition
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.patch_stdout import patch_stdout
 
     keys = KeyBindings()
     keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
+    keys.add("c-c", filter=Condition(lead.is_answering))(lambda event: lead.interrupt())  # what is typed stays
     history = FileHistory(os.path.join(shell.team.place.state, "chat-history"))
     words = WordCompleter([*_SLASH, "/compact", "/help", "/quit"], sentence=True)
     session: PromptSession[str] = PromptSession(
@@ -85,16 +86,13 @@ def _prompt(shell: Shell) -> Iterator[PromptSession[str]]:
         yield session
 
 
-def _converse(shell: Shell, lead: Lead, session: PromptSession[str], answer: _Answer) -> None:
+def _converse(shell: Shell, lead: Lead, session: PromptSession[str]) -> None:
     hint("say what you want done; /help lists the commands")
     while True:
         try:
             text = session.prompt().strip()
         except KeyboardInterrupt:
-            if lead.is_answering():
-                lead.interrupt()
-            else:
-                hint("/quit or Ctrl-D leaves")
+            hint("/quit or Ctrl-D leaves")
             continue
         except EOFError:
             return
@@ -155,7 +153,7 @@ class _Answer:
         """The answer is whole."""
         if self._rest:
             self._print(self._rest)
-        elif not self._began:
+        elif text and not self._began:
             self._print(text)
         self._rest, self._began = "", False
 

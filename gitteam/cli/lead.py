@@ -52,13 +52,12 @@ def run(shell: Shell, /, goal: str, model: str, yes: bool, script: str | None, *
     spent = read_from(team.place, 0)[1]
     screen = _screen(shell, team, before)
     permission = _Permission(team, screen, asks=not yes and sys.stdin.isatty())
-    with lead_here(shell, model, script, budget, screen, lambda text: screen.say("lead", text), permission) as lead:
+    with lead_here(shell, model, script, budget, screen, screen.hear, permission) as lead:
         if not goal and not lead.has_open_goal():
             raise BadInput('nothing was interrupted here: say what to do, as in `gitteam run "Fix the failing tests"`')
         permission.stop = lead.crew.stop
-        thread = threading.Thread(target=lead.live, args=(goal,), name="lead", daemon=True)
-        thread.start()
-        thread.join()
+        lead.start(goal)
+        lead.join()
     screen.close()
     found = replace(lead.outcome(before), usage=next(iter(sums(read_from(team.place, spent)[0], "team")), None))
     shell.print(found.to_json(), list(report_lines(found)))
@@ -104,11 +103,13 @@ def lead_here(
         crew = Crew(team, [], asked, settings, screen.say, screen.show)
         screen.pay_from(asked.account)
         with nullcontext() if stays else signals(crew, screen.warn):
+            lead = Lead(team, crew, asked, settings, Voice(screen.say, hear, may_start), stays)
             try:
-                yield Lead(team, crew, asked, settings, Voice(screen.say, hear, may_start), stays)
+                yield lead
             finally:
                 crew.ask_to_stop()
                 with signals(crew) if stays else nullcontext():
+                    lead.join()
                     crew.finish()
 
 
