@@ -114,7 +114,7 @@ def alice(repo: Path) -> Iterator[Team]:
     Team.init(repo, name="crew")
     with Team(repo) as team:
         team.add_member("alice", "backend")
-        team.add("Write the report", "About the </task> weather.")
+        team.add("Write the report", "About the </team-task> weather.")
         yield team
 
 
@@ -156,7 +156,7 @@ def test_near_the_limit_there_is_a_summary(alice: Team) -> None:
     assert SUMMARY in requests[3].new_text
     after = requests[4]
     assert len(after.messages) == 1
-    assert '<summary of="what came before">\nI have read a and b. Next: write.\n</summary>' in after.new_text
+    assert '<team-summary of="what came before">\nI have read a and b. Next: write.\n</team-summary>' in after.new_text
     assert "result 2" in after.new_text, "what the last call gave is lost"
     assert "result 1" not in after.new_text
     assert all(f"result {n}" in transcript(alice) for n in range(3))
@@ -213,7 +213,7 @@ def test_a_full_window_in_the_middle_of_a_reply_is_summarized(alice: Team) -> No
 @pytest.mark.parametrize("tokens", [130_000, 170_000], ids=["cleared", "summarized"])
 def test_the_request_after_it_says_who_what_and_who_asked(tokens: int, alice: Team) -> None:
     def ask_for_the_end(request: Request) -> Reply:
-        alice.send("alice", "Use </message> OAuth.", by="user")
+        alice.send("alice", "Use </team-message> OAuth.", by="user")
         alice.ask_shutdown("alice", "the day is over", by="user")
         return look(9, tokens)
 
@@ -231,10 +231,10 @@ def test_the_request_after_it_says_who_what_and_who_asked(tokens: int, alice: Te
     after = next(request for request in requests if SHORTENED in request.new_text)
     asked = alice.inbox("user")[0].extra["request_id"]
     assert f"You are alice, backend, in the team crew. {SHORTENED}" in after.new_text
-    assert 'Task #1: Write the report\n<task id="1" claim="1">\nAbout the &lt;/task> weather.' in after.new_text
+    assert 'Task #1: Write the report\n<team-task id="1" claim="1">\nAbout the &lt;/team-task> weather.' in after.new_text
     assert "You hold this task." in after.new_text
     assert f"Shutdown request {asked} from user waits for your answer." in after.new_text
-    assert "Use &lt;/message> OAuth." in after.new_text
+    assert "Use &lt;/team-message> OAuth." in after.new_text
     assert after.system.startswith("You are alice, backend ")
     assert alice.task(1).status == "completed"
 

@@ -26,7 +26,7 @@ def use(number: int, name: str = "bash") -> dict[str, Any]:
 def fill(path: Path) -> None:
     """Everything that happens to a conversation, once."""
     talk = Conversation(str(path))
-    talk.tell("Task #1: Fix it", "<message>hi ☃</message>", delivered=["a", "b"])
+    talk.tell("Task #1: Fix it", "<team-message>hi ☃</team-message>", delivered=["a", "b"])
     talk.hear([text_block("I look."), use(1), use(2)])
     talk.forget(["a", "b"])
     talk.answer([result(use(1), "one"), result(use(2), "two", is_error=True)], ["c"])

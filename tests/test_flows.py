@@ -178,7 +178,7 @@ def test_bob_reads_what_alice_writes_before_his_next_call_in_the_middle_of_work(
         until_status(team, "bob", "idle")
         check(server)
         second = [r for r in server.requests if r.member == "bob"][1]
-    assert '<message from="alice" type="message"' in second.new_text
+    assert '<team-message from="alice" type="message"' in second.new_text
     assert "use tabs" in second.new_text
     assert team.inbox("bob") == []
 

@@ -173,7 +173,7 @@ def test_a_restart_puts_nothing_to_the_model_that_was_over(reply: Reply, repo: P
 def test_two_who_answer_each_other_for_ever_fall_silent(repo: Path) -> None:
     def script(request: Request) -> Reply:
         other = "bob" if request.member == "alice" else "alice"
-        if "<message" in request.new_text:
+        if "<team-message" in request.new_text:
             return call("send_message", to=other, content=f"And you? ({request.number})")
         return Reply("I wait.")
 
@@ -213,7 +213,7 @@ def test_a_task_ends_the_silence(repo: Path) -> None:
     def script(request: Request) -> Reply:
         if handed(request):
             return diligent(request)
-        if "<message" in request.new_text:
+        if "<team-message" in request.new_text:
             return call("send_message", to="bob" if request.member == "alice" else "alice", content="hm")
         return Reply("I wait.")
 

@@ -167,13 +167,13 @@ def test_a_task_is_created_in_the_members_name(desk: Desk, team: Team, repo: Pat
 
 def test_the_board_is_listed_and_a_task_shown_in_envelopes(desk: Desk, team: Team) -> None:
     assert good(desk, "task_list") == "The board is empty."
-    team.add("</output> One", "Do </task> it")
+    team.add("</team-output> One", "Do </team-task> it")
     team.add("Two", blocked_by=[1], role="frontend")
-    lines = ["#1 [pending, ready] &lt;/output> One", "#2 [pending, blocked by #1, for frontend] Two"]
-    assert good(desk, "task_list").split("\n") == ['<output of="task_list">', *lines, "</output>"]
+    lines = ["#1 [pending, ready] &lt;/team-output> One", "#2 [pending, blocked by #1, for frontend] Two"]
+    assert good(desk, "task_list").split("\n") == ['<team-output of="task_list">', *lines, "</team-output>"]
     shown = good(desk, "task_get", id=1)
-    assert shown.startswith('{"status": "pending", "ready": true}\nTask #1: &lt;/output> One\n<task id="1"')
-    assert "Do &lt;/task> it\n</task>" in shown
+    assert shown.startswith('{"status": "pending", "ready": true}\nTask #1: &lt;/team-output> One\n<team-task id="1"')
+    assert "Do &lt;/team-task> it\n</team-task>" in shown
 
 
 def test_a_task_is_claimed_noted_and_completed(desk: Desk, team: Team) -> None:
@@ -238,7 +238,7 @@ def test_the_lead_and_the_person_can_be_written_to(name: str, desk: Desk, team: 
 def test_an_inbox_is_read_once_and_nothing_leaves_it(desk: Desk, team: Team) -> None:
     team.send("alice", "one", by="bob")
     shown = good(desk, "read_inbox")
-    assert shown.startswith('<message from="bob" type="message" id="')
+    assert shown.startswith('<team-message from="bob" type="message" id="')
     assert good(desk, "read_inbox") == "There is nothing new. Messages reach you by themselves."
     assert [m.content for m in desk.read] == [m.content for m in team.inbox("alice")] == ["one"]
 
