@@ -38,7 +38,7 @@ class Terminal:
     def run(self, *words: str, **env: str) -> None:
         """Run a program in the window; after it `exit CODE` stands there."""
         known = {key: os.environ[key] for key in HELD if key in os.environ} | {"LC_ALL": "C.UTF-8", **env}
-        line = shlex.join(["env", *(f"{key}={value}" for key, value in known.items()), *words])
+        line = shlex.join(["env", "-u", "COLUMNS", *(f"{key}={value}" for key, value in known.items()), *words])
         script = Path(self._directory, "script")
         script.write_text(f"trap : INT\n{line}\necho exit $?\nexec sleep 600\n")
         self._tmux("respawn-pane", "-k", "-c", str(self._cwd), f"exec sh {script}")

@@ -53,8 +53,8 @@ def chat(shell: Shell, /, model: str, script: str | None, **budget: Any) -> None
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput('chat needs a terminal; without one use `gitteam run "GOAL"`')
-    team_here(shell)
-    screen = _ChatScreen(False, 10)
+    team = team_here(shell)
+    screen = _ChatScreen(team.ledger.repo.person().name)
     answer = _Answer(screen)
     with lead_here(shell, model, script, budget, screen, answer.end, lambda name, role: True, stays=True) as lead:
         lead.on_text = answer.add
@@ -62,6 +62,8 @@ def chat(shell: Shell, /, model: str, script: str | None, **budget: Any) -> None
             lead.start()
             _converse(shell, lead, session)
             lead.interrupt()
+            lead.crew.ask_to_stop()
+            hint("stopping: everybody finishes the current call; Ctrl-C twice to stop at once")
 
 
 @contextmanager
@@ -125,8 +127,12 @@ def _act(shell: Shell, lead: Lead, text: str) -> None:
 class _ChatScreen(Screen):
     """What the person says stands there already."""
 
+    def __init__(self, me: str):
+        super().__init__(False, 10)
+        self._said = f"{visible(me)} writes to {LEAD}: "
+
     def show(self, entry: Entry) -> None:
-        if "writes to lead: " not in entry.sentence:
+        if not entry.sentence.startswith(self._said):
             super().show(entry)
 
 
@@ -141,11 +147,12 @@ class _Answer:
         room = screen_width() - 8
         while True:
             line, newline, rest = self._rest.partition("\n")
-            if not newline:
-                if len(self._rest) <= room:
-                    return
-                line, _, rest = self._rest[:room].rpartition(" ")
-                line, rest = (line, rest + self._rest[room:]) if line else (self._rest[:room], self._rest[room:])
+            if len(line) > room:
+                cut = line.rfind(" ", 1, room + 1)
+                line, over = (line[:cut], line[cut + 1 :]) if cut > 0 else (line[:room], line[room:])
+                rest = over + newline + rest
+            elif not newline:
+                return
             self._print(line)
             self._rest = rest
 
