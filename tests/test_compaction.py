@@ -231,7 +231,8 @@ def test_the_request_after_it_says_who_what_and_who_asked(tokens: int, alice: Te
     after = next(request for request in requests if SHORTENED in request.new_text)
     asked = alice.inbox("user")[0].extra["request_id"]
     assert f"You are alice, backend, in the team crew. {SHORTENED}" in after.new_text
-    assert 'Task #1: Write the report\n<team-task id="1" claim="1">\nAbout the &lt;/team-task> weather.' in after.new_text
+    assert 'Task #1: Write the report\n<team-task id="1" claim="1">' in after.new_text
+    assert "About the &lt;/team-task> weather." in after.new_text
     assert "You hold this task." in after.new_text
     assert f"Shutdown request {asked} from user waits for your answer." in after.new_text
     assert "Use &lt;/team-message> OAuth." in after.new_text

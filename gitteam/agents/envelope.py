@@ -16,9 +16,7 @@ MESSAGE, TASK, OUTPUT, NOTES, SUMMARY = "team-message", "team-task", "team-outpu
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe0f\uffa0"  # letters and marks that show nothing
 _GAP = rf"[\s{HIDDEN}{_BLANK}]*+"  # what a reader may not see between two letters
 _HYPHEN = "[-\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]"
-_TAGS = "|".join(
-    _GAP.join(_HYPHEN if c == "-" else c for c in tag) for tag in (MESSAGE, TASK, OUTPUT, NOTES, SUMMARY)
-)
+_TAGS = "|".join(_GAP.join(_HYPHEN if c == "-" else c for c in tag) for tag in (MESSAGE, TASK, OUTPUT, NOTES, SUMMARY))
 _TAG = re.compile(rf"[<＜﹤](?={_GAP}[/／]?{_GAP}(?:{_TAGS})(?!\w))", re.IGNORECASE)
 
 
