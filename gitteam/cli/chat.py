@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitteam.cli.agents import Screen, budget_options, script_option
 from gitteam.cli.common import Command, Shell, hint, pass_shell, person, screen_width, visible_line
 from gitteam.cli.lead import lead_here, model_option, team_here
+from gitteam.cli.live import Screen, budget_options, script_option
 from gitteam.errors import BadInput, GitteamError
 from gitteam.layout import LEAD
 from gitteam.render import visible

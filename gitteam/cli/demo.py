@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitteam.cli.agents import Screen
 from gitteam.cli.common import Command, Shell, dim, dump_json, heading, pass_shell, visible_line
 from gitteam.cli.lead import report_lines
+from gitteam.cli.live import Screen
 
 if TYPE_CHECKING:
     from gitteam.agents.outcome import Outcome

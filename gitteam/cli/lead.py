@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitteam.cli.agents import Screen, allow_hooks, budget_options, model_for, script_option, signals
 from gitteam.cli.common import Command, Shell, dim, heading, hint, pass_shell, person, visible_line
+from gitteam.cli.live import Screen, allow_hooks, budget_options, model_for, script_option, signals
 from gitteam.cli.usage import cost
 from gitteam.errors import BadInput, NoTeam
 from gitteam.records import CANCELLED, FINISHED

@@ -12,8 +12,8 @@ import click
 
 from gitteam.agents.account import Account
 from gitteam.agents.gate import Stopped
-from gitteam.cli.agents import Screen
 from gitteam.cli.common import dim, fit
+from gitteam.cli.live import Screen
 from gitteam.journal import Entry
 from gitteam.records import FAILED, FINISHED, IN_PROGRESS, Task
 from gitteam.team import Team
