@@ -65,7 +65,7 @@ def gather(place: Layout, branch: str, config: Config, board: Board, files: File
     tasks = board.all()
     members = tuple(_present(place, member, board, files) for _, member in sorted(config.members.items()))
     unreadable = {**board.troubles, **_bad_lines(files), **_rescued(files), **_strangers(config, files)}
-    unreadable |= requests.unreadable(files)
+    unreadable |= requests.unreadable(files) | _broken_skills(place)
     used = next(iter(usage.sums(usage.read(place), "team")), None)
     return Status(config.name, branch, members, _counts(tasks), tuple(_needs(place, tasks, files)), unreadable, used)
 
@@ -141,6 +141,12 @@ def _rescued(files: Files) -> dict[str, str]:
     """Texts that were saved too late to stand in their place: see disk.Aside.rescue."""
     found = [f"{top}/{name}" for top in (layout.TASKS, layout.TEAM) for name in files.names(top) if ".rescued-" in name]
     return dict.fromkeys(found, "saved too late to be merged, and not readable: use what you need of it and delete it")
+
+
+def _broken_skills(place: Layout) -> dict[str, str]:
+    from gitteam import skills  # only where somebody wants the whole picture
+
+    return skills.find(place.root)[1]
 
 
 def _places(lines: list[bytes]) -> str:

@@ -44,7 +44,7 @@ class Voice:
     """How the lead reaches the person who looks on."""
 
     say: Callable[[str, str], None]
-    hear: Callable[[str], None]  # what the lead has said last, at the end of its turn; it may be nothing
+    hear: Callable[[str], None]  # what the lead has said last, at the end of its turn; in a chat it may be nothing
     may_start: Callable[[str, str], bool]  # whether the first teammate may be started
 
 
@@ -183,7 +183,8 @@ class Lead:
             self._say(f"could not answer: {e}")
         finally:
             self._answering = False
-        self.voice.hear(self.agent.last_text)
+        if self.agent.last_text or self._stays:
+            self.voice.hear(self.agent.last_text)
 
     def _drop(self, why: str) -> None:
         """What was asked stays without an answer, and is not asked again."""
@@ -244,14 +245,14 @@ class Lead:
         """Whether nobody works, here or elsewhere, and nobody will without something new."""
         if self._stays or self.crew.running() - self.crew.bell.resting():
             return False
-        if self.agent.desk.background.is_busy and not self._is_disbanded():
+        if self.agent.desk.background.is_busy and not self._is_all_finished():
             return False
         held = [task for task in self.team.board().held() if task.run]
         return not any(liveness.holds(self.team.place, task) for task in held)
 
-    def _is_disbanded(self) -> bool:
+    def _is_all_finished(self) -> bool:
         tasks = self.team.tasks(finished=True)
-        return bool(tasks) and not self.crew.running() and all(task.status in FINISHED for task in tasks)
+        return bool(tasks) and all(task.status in FINISHED for task in tasks)
 
     def _state(self) -> str:
         """What there is to be reminded of, in one text."""
