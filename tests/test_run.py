@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,10 @@ from test_liveness import Member
 
 from gitteam import Team
 from gitteam.agents import crew as crew_module
+from gitteam.agents import goal
+from gitteam.agents.conversation import Conversation
+from gitteam.agents.goal import Goal
+from gitteam.agents.wake import Bell
 from gitteam.scripted import Fault, Reply, Request, Server
 
 PLAN = calls(create("One"), create("Two"), spawn("alice"), spawn("bob"))
@@ -185,6 +190,18 @@ def test_the_same_goal_after_it_was_reached_is_a_new_one(team: Team) -> None:
     assert conversation(asked_of(asked, "lead")[0]).count("The person asks:\nDo it") == 2
 
 
+@pytest.mark.parametrize("is_in_conversation", [False, True])
+def test_killed_while_it_was_told_its_goal_the_lead_is_told_once(is_in_conversation: bool, team: Team) -> None:
+    goal.write(team.place, Goal("Do it"))
+    if is_in_conversation:
+        told_before = Conversation(str(Path(team.place.transcripts, "lead.jsonl")))
+        told_before.tell("The person asks:\nDo it")
+        told_before.close()
+    asked = lead_to_the_end(team, led(Reply("Done.")), "")
+    assert len(asked) == 1
+    assert conversation(asked[0]).count("The person asks:\nDo it") == 1
+
+
 @pytest.mark.parametrize("words", [("run", "Another"), ("run",)], ids=" ".join)
 def test_a_second_lead_is_refused_and_names_the_process_of_the_first(words: tuple[str, ...], repo: Path) -> None:
     busy = Pause(Reply("I plan."))
@@ -286,7 +303,7 @@ def test_who_does_not_answer_is_ended_after_a_while(team: Team, monkeypatch: pyt
         return call("team_delete")
 
     asked = lead_to_the_end(team, led(calls(create("One"), spawn("alice")), delete, alice=[sleeps]), "Do it")
-    assert any("Disbanded: alice have shut down" in r.new_text for r in asked_of(asked, "lead"))
+    assert any("Disbanded: alice. Everybody has shut down." in r.new_text for r in asked_of(asked, "lead"))
     assert team.members() == []
     assert statuses(team) == ["pending"]
     assert "alice stopped: the team is stopping" in team.task(1).notes
@@ -297,7 +314,9 @@ def test_who_has_gone_to_sleep_for_good_is_not_waited_for(team: Team) -> None:
         until_status(team, "alice", "shutdown", "timeout")
         return call("team_delete")
 
+    began = time.monotonic()
     asked = lead_to_the_end(team, led(calls(spawn("alice")), delete), "Do it", idle_timeout=0.05)
+    assert time.monotonic() - began < crew_module.PATIENCE / 2
     assert "Disbanded: alice" in asked_of(asked, "lead")[-1].new_text
     assert team.members() == []
 
@@ -314,6 +333,29 @@ def test_a_namesake_finds_nothing_unread_and_has_a_conversation_of_its_own(team:
 
 
 # -- when the lead wakes ------------------------------------------------------------------------------------------
+
+
+def test_who_sleeps_with_something_unread_does_not_rest(team: Team) -> None:
+    team.add_member("alice")
+    bell, looked, go = Bell(team, print), threading.Event(), threading.Event()
+    sleeper = threading.Thread(target=bell.sleep, args=("alice",))
+
+    def hold(*_: object) -> None:
+        looked.set()
+        go.wait(TIMEOUT)
+
+    try:
+        sleeper.start()
+        until(lambda: bell.resting() == {"alice"}, "alice resting")
+        bell.on_look.append(hold)
+        bell._watch.ring()
+        assert looked.wait(TIMEOUT)  # from now on the bell rings for nobody
+        team.send("alice", "wake up")
+        assert (bell.asleep(), bell.resting()) == ({"alice"}, set())
+    finally:
+        go.set()
+        bell.close()
+        sleeper.join(TIMEOUT)
 
 
 def test_between_events_the_lead_makes_no_call(team: Team) -> None:

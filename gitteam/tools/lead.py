@@ -31,17 +31,20 @@ def _team_delete(desk: LeadDesk) -> str:
         if desk.team.is_alive(name):
             desk.team.ask_shutdown(name, "the work is done: the team is being disbanded", by=layout.LEAD)
     left = desk.crew.end_all(names)
-    for name in set(names) - set(left):
+    for name in [name for name in names if name not in left]:
         desk.team.remove_member(name, by=layout.LEAD)
         desk.crew.archive(name)
     if left:
         raise ToolFailed(f"still running, and not removed: {', '.join(left)}")
-    return f"Disbanded: {', '.join(names)} have shut down." if names else "There was nobody on the team."
+    return f"Disbanded: {', '.join(names)}. Everybody has shut down." if names else "There was nobody on the team."
 
 
 def _spawn_teammate(
     desk: LeadDesk, name: str, role: str, prompt: str, model: str = "", require_plan: bool = False
 ) -> str:
+    layout.check_name(name, "name for a member")
+    if role:
+        layout.check_name(role, "role")
     if desk.team.is_alive(name):
         raise Conflict(f"{name} is running already: write to it with send_message")
     if not desk.may_start(name, role):
@@ -53,7 +56,7 @@ def _spawn_teammate(
             raise Conflict(f"{name} is on the team already, and is no agent")
         wanted = Member(name, role, model=model, plan=require_plan)
         if known:
-            roster.put(change, replace(known, role=role, model=model, plan=require_plan))
+            roster.put(change, replace(wanted, prompt=known.prompt, extra=known.extra))
             change.story.tell("member", f"lead starts {name} again, {role}")
         else:
             roster.add(change, wanted)
