@@ -186,6 +186,13 @@ def forget_plans(change: Change, name: str, but: str = "") -> None:
             change.remove(layout.request_path(request.id))
 
 
+def forget(change: Change, name: str) -> None:
+    """This member is gone, and with it all that it was asked or had asked."""
+    for request in read_requests(change):
+        if name in (request.sender, request.to):
+            change.remove(layout.request_path(request.id))
+
+
 def _put(change: Change, request: Request) -> Request:
     change.write(layout.request_path(request.id), request.to_bytes())
     return request

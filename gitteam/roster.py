@@ -115,7 +115,8 @@ def remove(change: Change, name: str, is_alive: Callable[[str], bool]) -> Member
 
 
 def put(change: Change, member: Member) -> Member:
-    """Write a member as it is from now on."""
+    """Write a member as it is from now on. What could not be read back is refused: see parse_member."""
+    parse_member(member.name, member.to_json())
     member = replace(member, since=round(change.now, 3))
     change.put_config(replace(change.config, members={**change.config.members, member.name: member}))
     return member

@@ -255,7 +255,13 @@ class Team:
 
     def remove_member(self, name: str, *, by: str = USER) -> Member:
         """Take somebody off the team; what they hold goes back to the board, their unread mail with them."""
-        return self.change(by, lambda c: roster.remove(c, name, self.is_alive))
+
+        def remove(change: Change) -> Member:
+            member = roster.remove(change, name, self.is_alive)
+            requests.forget(change, name)
+            return member
+
+        return self.change(by, remove)
 
     def is_alive(self, name: str) -> bool:
         """Whether a member of this name is running, here or in another process."""

@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import threading
+import warnings
 from types import TracebackType
 from typing import Any
 
@@ -33,6 +34,8 @@ class Watch:
         # It warns of events that come while it stops; nobody needs to read that.
         logging.getLogger("watchdog").addHandler(logging.NullHandler())
         logging.getLogger("watchdog").propagate = False
+        # The same directory twice, when one is made and watched at the same moment: it sorts that out by itself.
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
         self._place = place
         self._changed = threading.Event()
         self._swept: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -7,6 +7,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from typing import ParamSpec
 
 from gitteam import journal, liveness, moves, roster
 from gitteam.agents.model import Model
@@ -17,6 +19,8 @@ from gitteam.change import Change
 from gitteam.errors import Conflict, GitteamError, NotFound
 from gitteam.team import Team
 from gitteam.watch import Watch
+
+P = ParamSpec("P")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 PATIENCE = 30.0  # seconds for somebody who was asked to end
@@ -32,8 +36,8 @@ class Crew:
         self, team: Team, names: list[str], model: Model, settings: Settings, say: Callable[[str, str], None],
         show: Callable[[journal.Entry], None],
     ):  # fmt: skip
-        self._team, self._names, self._model, self._settings, self._say = team, names, model, settings, say
-        self._show = show
+        self._team, self._names, self._model, self._settings = team, names, model, settings
+        self._say, self._show = _quietly(say), _quietly(show)
         self.stop = threading.Event()  # everybody is to stop
         self.failures: dict[str, str] = {}
         self._stops: dict[str, threading.Event] = {}
@@ -42,7 +46,7 @@ class Crew:
         self._over = threading.Event()  # nobody has anything to do, or everybody has ended
         self._until_done, self._stays = False, True
         self._seen = team.ledger.tip()
-        self.bell = Bell(team, lambda text: say("", text))
+        self.bell = Bell(team, lambda text: self._say("", text))
         self.bell.on_look += [self._tail, self._check_done]
 
     def run(self, until_done: bool = False, stays: bool = True) -> None:
@@ -96,7 +100,9 @@ class Crew:
     def abandon(self) -> None:
         """Hand back what everybody holds, now, while their calls are still under way. The process ends after this."""
         for name in sorted(self.running()):
-            self._team.change(name, lambda c, name=name: _leave_at_once(c, name))  # type: ignore[misc]
+            # Whatever is in the way: their claims are tied to this process, and end with it.
+            with suppress(GitteamError, OSError):
+                self._team.change(name, lambda c, name=name: _leave_at_once(c, name))  # type: ignore[misc]
 
     def end_all(self, names: list[str]) -> list[str]:
         """Wait until these have ended as they were asked to, then end those who have not; returns who is left."""
@@ -109,7 +115,7 @@ class Crew:
         for name in names:
             if stop := self._stops.get(name):
                 stop.set()
-                self.bell.wake(name)
+                self.bell.call(name)
 
     def _await_end(self, names: list[str], seconds: float) -> list[str]:
         deadline = time.monotonic() + seconds
@@ -135,10 +141,10 @@ class Crew:
         """Keep one member alive: woken after it went to sleep for good, started again after a crash."""
         stop, pause = self._stops[name], _FIRST_PAUSE
         self.failures.pop(name, None)
+        mate = Teammate(self._team, name, self._model, self._settings, self.bell, stop, self._say)
         try:
             while not stop.is_set():
                 began = time.monotonic()
-                mate = Teammate(self._team, name, self._model, self._settings, self.bell, stop, self._say)
                 try:
                     ended = mate.live()
                 except (Conflict, NotFound) as e:  # it lives elsewhere, or is not on the team any more
@@ -151,11 +157,13 @@ class Crew:
                     stop.wait(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
                     continue
+                finally:
+                    self.bell.leave_to_others(name)
                 if ended == FAILED:
                     self.failures[name] = mate.failure
                 if ended != TIMEOUT or not self._stays:
                     return
-                self.bell.sleep(name)
+                self.bell.sleep(name, mate.known, quiet=mate.is_quiet)
         finally:
             self._active.discard(threading.current_thread())
             if not self._active:
@@ -189,6 +197,16 @@ class Crew:
             return
         if not any(task.run and liveness.holds(self._team.place, task) for task in look.board.held()):
             self._over.set()
+
+
+def _quietly(show: Callable[P, None]) -> Callable[P, None]:
+    """Nothing depends on the screen: the team goes on when it is gone, as in `gitteam up | head`."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        with suppress(OSError, ValueError):
+            show(*args, **kwargs)
+
+    return call
 
 
 def _leave_at_once(change: Change, name: str) -> None:

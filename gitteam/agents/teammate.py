@@ -50,6 +50,7 @@ class Teammate:
         self._objections = 0  # of hooks, in a row, to its going idle
         self._has_news = False  # it has worked since it last told the lead that it is idle
         self.failure = ""
+        self.known: frozenset[str] = frozenset()  # messages it had in its last life that may still be in its inbox
 
     def live(self) -> str:
         place = self.team.place
@@ -66,9 +67,14 @@ class Teammate:
                 )  # fmt: skip
                 return self._days()
             finally:
-                self.bell.leave_to_others(self.name)
+                self.known = frozenset(conversation.delivered)
                 self.desk.close()
                 conversation.close()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it has talked so much that only the lead and the person wake it."""
+        return self._talked >= TALK_LIMIT
 
     def _say(self, text: str) -> None:
         self._tell_watcher(self.name, text)
@@ -126,7 +132,7 @@ class Teammate:
         return True
 
     def _ignores(self, senders: set[str]) -> bool:
-        return self._talked >= TALK_LIMIT and not senders & {layout.LEAD, layout.USER}
+        return self.is_quiet and not senders & {layout.LEAD, layout.USER}
 
     def _take(self, number: int | None) -> bool:
         try:
@@ -168,8 +174,7 @@ class Teammate:
         self._commit(self._idles)
         self._has_news = False
         known = self.agent.conversation.delivered
-        is_quiet = self._talked >= TALK_LIMIT
-        return self.bell.sleep(self.name, known, quiet=is_quiet, timeout=self.settings.idle_timeout)
+        return self.bell.sleep(self.name, known, quiet=self.is_quiet, timeout=self.settings.idle_timeout)
 
     def _end(self, why: str, reason: str) -> str:
         self._commit(lambda c: self._leaves(c, why, reason))
@@ -222,9 +227,7 @@ class Teammate:
     def _leaves(self, change: Change, why: str, reason: str) -> None:
         for task in change.board.held_by(self.name):
             moves.release(change, task.id, f"{self.name} stopped: {reason}")
-        requests.forget_plans(change, self.name)
-        for request in requests.open_for(change, self.name):
-            change.remove(layout.request_path(request.id))
+        requests.forget(change, self.name)
         roster.set_status(
             change, self.name, "failed" if why == FAILED else "shutdown", reason if why == FAILED else why
         )

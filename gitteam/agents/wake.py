@@ -100,8 +100,9 @@ class Bell:
         self._sleepers: dict[str, Sleeper] = {}
         self._tasks: dict[str, int | None] = {}  # what somebody who was woken is meant to do
         self._promised: dict[int, str] = {}
+        self._called: set[str] = set()  # who was called before it fell asleep
         self._closed = False
-        self._said = ""
+        self._said: set[str] = set()  # troubles that were told already
         self.on_look: list[Callable[[Look, list[Sleeper]], None]] = []
         self._thread = threading.Thread(target=self._run, name="gitteam-bell", daemon=True)
         self._thread.start()
@@ -112,7 +113,8 @@ class Bell:
         """Wait until there is something for this member: whether there is, and the task if it is one."""
         sleeper = Sleeper(name, frozenset(known), plan, quiet, time.monotonic())
         with self._mutex:
-            if self._closed:
+            if self._closed or name in self._called:
+                self._called.discard(name)
                 return True, None
             self._promised = {task: who for task, who in self._promised.items() if who != name}
             self._sleepers[name] = sleeper
@@ -151,6 +153,14 @@ class Bell:
                 sleeper.woken.set()
             return bool(sleeper)
 
+    def call(self, name: str) -> None:
+        """Wake it, or let its next sleep end at once: it may be about to fall asleep."""
+        with self._mutex:
+            if sleeper := self._sleepers.pop(name, None):
+                sleeper.woken.set()
+            else:
+                self._called.add(name)
+
     def wake_all(self) -> None:
         """The team is stopping."""
         with self._mutex:
@@ -167,19 +177,28 @@ class Bell:
     def _run(self) -> None:
         self._team.ledger.warm_up()
         while not self._closed:
-            if self._watch.trouble != self._said:
-                self._said = self._watch.trouble
-                self._warn(self._said)
+            self._say_once(self._watch.trouble)
             if self._sleepers or self.on_look:
-                try:
-                    self._look()
-                except (GitteamError, OSError) as e:
-                    if str(e) != self._said:
-                        self._said = str(e)
-                        self._warn(self._said)
+                self._look()
             self._watch.wait(self._team.patience())
 
+    def _say_once(self, trouble: str) -> None:
+        if trouble and trouble not in self._said:
+            self._said.add(trouble)
+            self._warn(trouble)
+
     def _look(self) -> None:
+        """Whatever goes wrong is said once and tried again at the next event: all who sleep here depend on it."""
+        try:
+            look = self._take_a_look()
+            with self._mutex:
+                asleep = list(self._sleepers.values())
+            for listener in self.on_look.copy():
+                listener(look, asleep)
+        except Exception as e:
+            self._say_once(str(e) if isinstance(e, GitteamError) else f"{type(e).__name__}: {e}")
+
+    def _take_a_look(self) -> Look:
         for warning in self._team.take_in_swept(self._watch):
             self._warn(warning)
         files, board = self._team.look()
@@ -192,6 +211,4 @@ class Bell:
                     self._promised[task] = name
                 self._tasks[name] = task
                 self._sleepers.pop(name).woken.set()
-            asleep = list(self._sleepers.values())
-        for listener in self.on_look:
-            listener(look, asleep)
+        return look
