@@ -102,7 +102,7 @@ MANY = ["shell1", "shell2", "append1", "append2", "send"]
 
 
 def test_no_append_is_lost_or_doubled_while_the_inbox_is_taken(team: Team, start: Start, tmp_path: Path) -> None:
-    assert_mail_is_whole(team, start, tmp_path, 120, MANY)
+    assert_mail_is_whole(team, start, tmp_path, 300, MANY)
 
 
 @pytest.mark.long
@@ -113,7 +113,7 @@ def test_none_of_thousands_of_appends_is_lost_or_doubled(team: Team, start: Star
 
 def test_no_line_written_in_two_halves_is_lost_or_doubled(team: Team, start: Start, tmp_path: Path) -> None:
     """One such writer only: two would tear each other's lines."""
-    assert_mail_is_whole(team, start, tmp_path, 60, ["append_halves", "send"])
+    assert_mail_is_whole(team, start, tmp_path, 100, ["append_halves", "send"])
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def assert_task_is_whole(team: Team, start: Start, tmp_path: Path, style: str, s
 
 @pytest.mark.parametrize("style", outside.STYLES)
 def test_saving_beside_a_member_at_work_loses_nothing(team: Team, start: Start, tmp_path: Path, style: str) -> None:
-    assert_task_is_whole(team, start, tmp_path, style, 40)
+    assert_task_is_whole(team, start, tmp_path, style, 100)
 
 
 @pytest.mark.long
