@@ -63,7 +63,7 @@ class Crew:
     def start(self, name: str) -> None:
         """Let a member live; one that ended can be started again, and one that sleeps for good is woken."""
         former = self._threads.get(name)
-        while former in self._active:
+        while former in self._active and not self.stop.is_set():
             if self._team.is_alive(name) or self.bell.wake(name):
                 return
             former.join(0.01)  # it is about to sleep, or to leave
