@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitteam import Team
-from gitteam.agents import compaction
+from gitteam import requests as team_requests
+from gitteam.agents import compaction, words
 from gitteam.agents.blocks import result, text_block
+from gitteam.agents.lead import ME
 from gitteam.scripted import Fault, Reply, Request, Server
 from gitteam.scripted.conversation import check_messages
 
@@ -238,6 +240,19 @@ def test_the_request_after_it_says_who_what_and_who_asked(tokens: int, alice: Te
     assert "Use &lt;/team-message> OAuth." in after.new_text
     assert after.system.startswith("You are alice, backend ")
     assert alice.task(1).status == "completed"
+
+
+def test_the_lead_is_told_its_goal_and_which_plans_wait_for_it(alice: Team) -> None:
+    alice.add_member("paula", plan=True)
+    plan = alice.change("paula", lambda c: team_requests.submit_plan(c, "I change it all.", "piece"))
+    alice.ask_shutdown("alice", by="lead")
+    told = words.identity(alice.config(), ME, None, alice.requests(), "Migrate it.")
+    assert told.splitlines()[1:] == [
+        "The person asks:", "Migrate it.", "Look at the board for what has been done about it.", "You hold no task.",
+        f"Plan {plan.id} of paula waits for your decision.",
+    ]  # fmt: skip
+    alice.decide_plan("paula", True, by="user")
+    assert "paula" not in words.identity(alice.config(), ME, None, alice.requests())
 
 
 def test_identity_survives_a_kill_right_after_the_shortening(alice: Team) -> None:

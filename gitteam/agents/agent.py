@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitteam import mail, requests, roster
-from gitteam.agents import compaction, words
+from gitteam import layout, mail, requests, roster
+from gitteam.agents import compaction, goal, rejected, words
 from gitteam.agents.account import BudgetReached
 from gitteam.agents.blocks import Block, Message, result, text_block
 from gitteam.agents.conversation import Conversation
@@ -84,7 +84,7 @@ class Agent:
                 self.desk.task = now
         messages = [m for m in mail.read_inbox(files, self.desk.name) if m.id not in self.conversation.delivered]
         messages.sort(key=lambda m: m.type not in _PROTOCOL)
-        news += [message_text(m) for m in messages]
+        news += [message_text(m, redelivered=m.id in self.conversation.returned) for m in messages]
         news += self._more_news()
         if news:
             self.conversation.tell(*news, delivered=[m.id for m in messages])
@@ -120,14 +120,25 @@ class Agent:
         except Garbled as e:
             raise GaveUp(str(e)) from None
         except Rejected as e:
-            # Something in the conversation is what is not taken: it would be in the way of all that follows.
-            anew = words.identity(self.desk.team.config(), self.desk.member, None, [])
-            self.conversation.begin_anew(compaction.with_question([], anew))
+            self._start_over(str(e))
             raise GaveUp(str(e)) from None
         except BudgetReached as e:
             if e.whole_team:
                 raise
             raise GaveUp(e.reason) from None
+
+    def _start_over(self, reason: str) -> None:
+        """Something in the conversation is what is not taken: it would be in the way of all that follows.
+
+        The messages in it come once more. Those that came once more already are what is in the way.
+        """
+        twice = self.conversation.delivered & self.conversation.returned
+        if twice:
+            name = self.desk.name
+            self.desk.team.change(name, lambda c: rejected.set_aside(c, name, twice, reason))
+            self.conversation.forget(sorted(twice))
+        anew = compaction.with_question([], self._identity(is_over=True))
+        self.conversation.begin_anew(anew, returns=sorted(self.conversation.delivered))
 
     def _call_shortened(self) -> Reply:
         try:
@@ -260,9 +271,12 @@ class Agent:
         self.conversation.begin_anew(compaction.with_question(after, self._identity()))
         self._tokens = len(str(self.conversation.messages)) // 4
 
-    def _identity(self) -> str:
-        desk = self.desk
-        return words.identity(desk.team.config(), desk.member, desk.task, desk.team.requests())
+    def _identity(self, is_over: bool = False) -> str:
+        """Who it is and what it is about; of a piece of work that is over nothing is said."""
+        desk, task = self.desk, None if is_over else self.desk.task
+        asked = [r for r in desk.team.requests() if r.to == desk.name or not is_over]
+        wanted = goal.read(desk.team.place).text if desk.name == layout.LEAD else ""
+        return words.identity(desk.team.config(), desk.member, task, asked, wanted)
 
     def _new_beginning(self) -> list[Block]:
         messages = self.conversation.messages

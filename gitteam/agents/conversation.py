@@ -26,6 +26,7 @@ class Conversation:
     def __init__(self, path: str):
         self.messages: list[Message] = []
         self.delivered: set[str] = set()  # ids in here that may still be in the inbox
+        self.returned: set[str] = set()  # ids that were in here, could not be put to the model, and come once more
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         self._file = _open(path)
         for step in _steps(self._file):
@@ -70,9 +71,9 @@ class Conversation:
         if self.is_unanswered:
             self.hear([text_block(text)])
 
-    def begin_anew(self, messages: list[Message]) -> None:
-        """Compaction: from here on the conversation is this."""
-        self._step({"compacted": messages})
+    def begin_anew(self, messages: list[Message], returns: list[str] | None = None) -> None:
+        """Compaction: from here on the conversation is this. What `returns` is not in it, and comes once more."""
+        self._step({"compacted": messages, "returned": returns or []})
 
     def save(self) -> None:
         """After this what was said survives a power cut too."""
@@ -91,8 +92,11 @@ class Conversation:
             self._add("assistant", step["assistant"])
         elif "taken" in step:
             self.delivered.difference_update(step["taken"])
+            self.returned.difference_update(step["taken"])
         elif "compacted" in step:
             self.messages = list(step["compacted"])
+            self.delivered.difference_update(step.get("returned", ()))
+            self.returned.update(step.get("returned", ()))
 
     def _add(self, role: str, blocks: list[Block]) -> None:
         if not blocks:

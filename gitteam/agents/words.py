@@ -9,7 +9,7 @@ from string import Formatter
 from gitteam import skills
 from gitteam.agents.envelope import task_text
 from gitteam.records import Member, Task
-from gitteam.requests import APPROVED, SHUTDOWN, Request
+from gitteam.requests import APPROVED, OPEN, PLAN, SHUTDOWN, Request
 from gitteam.roster import Config
 from gitteam.skills import Skill
 
@@ -47,15 +47,22 @@ def lead_prompt(config: Config, found: list[Skill]) -> str:
     return filled("lead", team=config.name, skills=skills_prompt(found))
 
 
-def identity(config: Config, member: Member, task: Task | None, requests: list[Request]) -> str:
+def identity(config: Config, member: Member, task: Task | None, requests: list[Request], goal: str = "") -> str:
     """Who a member is, what it holds and who asked for what: said anew when its conversation was shortened."""
     role = f", {member.role}," if member.role else ""
     lines = [f"You are {member.name}{role} in the team {config.name}. Your conversation has been shortened."]
+    lines += [f"The person asks:\n{goal}\nLook at the board for what has been done about it."] if goal else []
     lines += [task_text(task), "You hold this task."] if task else ["You hold no task."]
-    for request in requests:
-        if request.kind == SHUTDOWN and request.to == member.name:
-            lines.append(f"Shutdown request {request.id} from {request.sender} waits for your answer.")
-        elif request.sender == member.name:
-            state = "is approved" if request.status == APPROVED else "waits for approval"
-            lines.append(f"Your plan {request.id} {state}.")
+    lines += [sentence for request in requests if (sentence := _about(request, member.name))]
     return "\n".join(lines)
+
+
+def _about(request: Request, name: str) -> str:
+    """What a member has to know about a request; nothing if it is between others."""
+    if request.to == name and request.status == OPEN:
+        if request.kind == SHUTDOWN:
+            return f"Shutdown request {request.id} from {request.sender} waits for your answer."
+        return f"Plan {request.id} of {request.sender} waits for your decision."
+    if request.kind == PLAN and request.sender == name:
+        return f"Your plan {request.id} {'is approved' if request.status == APPROVED else 'waits for approval'}."
+    return ""
