@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import call, check, completes, crew, in_turn
-from conftest import TIMEOUT, check_everything, diary
+from agents import call, check, completes, crew, in_turn, until_asleep
+from conftest import TIMEOUT, check_everything, diary, until
 
 from gitteam import Team
 from gitteam.agents.desk import Desk
 from gitteam.agents.model import Ask, Model
 from gitteam.liveness import Life
-from gitteam.scripted import Reply, Server
+from gitteam.scripted import Reply, Request, Server
 from gitteam.tools import Tool, Toolbox, work
 from gitteam.tools import team as board
 
@@ -241,6 +241,32 @@ def test_an_inbox_is_read_once_and_nothing_leaves_it(desk: Desk, team: Team) -> 
     assert shown.startswith('<team-message from="bob" type="message" id="')
     assert good(desk, "read_inbox") == "There is nothing new. Messages reach you by themselves."
     assert [m.content for m in desk.read] == [m.content for m in team.inbox("alice")] == ["one"]
+
+
+def test_messages_that_do_not_fit_are_left_for_the_next_request(desk: Desk, team: Team) -> None:
+    for text in ("one", "x" * 120_000, "do not deploy"):
+        team.send("alice", text, by="bob")
+    shown = good(desk, "read_inbox")
+    assert [m.content for m in desk.read] == ["one"]
+    assert shown.endswith("</team-message>\n2 more do not fit in here. They reach you by themselves, next.")
+    assert good(desk, "read_inbox") == "2 more do not fit in here. They reach you by themselves, next."
+    assert len(desk.shown) == 1
+
+
+def test_every_message_of_a_crowded_inbox_reaches_the_model_whole(team: Team) -> None:
+    def writes_meanwhile(request: Request) -> Reply:
+        for text in ("y" * 60_000, "z" * 60_000, "do not deploy"):
+            team.send("alice", text, by="bob")
+        return call("read_inbox")
+
+    with Server(in_turn(alice=[writes_meanwhile, Reply("Fine.")])) as server, crew(team, server, "alice") as running:
+        team.send("alice", "begin", by="bob")
+        until(lambda: len(server.requests) == 2, "the second request")
+        until_asleep(running, "alice")
+        check(server)
+    for text in ("y" * 60_000, "z" * 60_000, "do not deploy"):
+        assert server.requests[1].new_text.count(f">\n{text}\n</team-message>") == 1
+    assert team.inbox("alice") == []
 
 
 # -- who may call what --------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _CALLED = {"integer": "whole number", "array": "list of task numbers"}
 _AT_ONCE = 8
-_LONGEST = 100_000  # characters of one result
+LONGEST = 100_000  # characters of one result
 
 
 @dataclass(frozen=True)
@@ -110,4 +110,4 @@ class Toolbox:
             return result(call, str(e), is_error=True)
         except OSError as e:
             return result(call, f"{e.filename or call['name']}: {e.strerror or e}", is_error=True)
-        return result(call, text if len(text) <= _LONGEST else text[:_LONGEST] + "\n[cut here]")
+        return result(call, text if len(text) <= LONGEST else text[:LONGEST] + "\n[cut here]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 
 from gitteam import layout, mail, moves, requests, roster
 from gitteam.agents.desk import Desk
@@ -10,7 +11,9 @@ from gitteam.agents.envelope import OUTPUT, envelope, message_text, one_line, ta
 from gitteam.change import Change
 from gitteam.errors import BadInput, ToolFailed
 from gitteam.records import CANCELLED, COMPLETED, IN_PROGRESS, PENDING, Task
-from gitteam.tools import Tool
+from gitteam.tools import LONGEST, Tool
+
+_ROOM_FOR_A_WORD = 100  # characters, about messages that do not fit
 
 
 def _task_create(
@@ -108,9 +111,18 @@ def _send_message(desk: Desk, to: str, content: str) -> str:
 
 def _read_inbox(desk: Desk) -> str:
     found = [m for m in desk.team.inbox(desk.name) if m.id not in desk.shown]
-    desk.read += found
-    desk.shown |= {m.id for m in found}
-    return "\n".join(message_text(m) for m in found) or "There is nothing new. Messages reach you by themselves."
+    texts = _first_that_fit([message_text(m) for m in found])
+    read, left = found[: len(texts)], len(found) - len(texts)
+    desk.read += read
+    desk.shown |= {m.id for m in read}
+    if left:  # what counts as unread is told before the next call, and at any length
+        texts.append(f"{left} more do not fit in here. They reach you by themselves, next.")
+    return "\n".join(texts) or "There is nothing new. Messages reach you by themselves."
+
+
+def _first_that_fit(texts: list[str]) -> list[str]:
+    sizes = accumulate(len(text) + 1 for text in texts)
+    return [text for text, size in zip(texts, sizes, strict=True) if size <= LONGEST - _ROOM_FOR_A_WORD]
 
 
 def _idle(desk: Desk) -> str:
