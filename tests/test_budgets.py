@@ -14,7 +14,7 @@ from conftest import Result, check_everything, git, gitteam
 from leads import calls, create, led, run_goal, spawn
 
 from gitteam import Team
-from gitteam.scripted import Reply, Request, Server
+from gitteam.scripted import Fault, Reply, Request, Server
 
 MANY = 16
 
@@ -58,6 +58,19 @@ def test_sixteen_members_with_a_cap_of_ten_calls_make_ten(team: Team, repo: Path
     assert {task.attempts for task in team.tasks()} == {0}
     assert "the team may make 10 model calls" in team.task(1).notes
     assert len(lead_mail(team, "error")) == MANY
+
+
+def test_answers_that_cannot_be_read_count_towards_the_cap(team: Team, repo: Path) -> None:
+    team.add_member("alice")
+    team.add("One")
+
+    def mumbling(request: Request) -> Reply | Fault:
+        return Fault("partial-input", busy(request)) if request.number % 3 else busy(request)
+
+    with Server(mumbling) as server:
+        up(repo, server, "--max-turns", "5")
+        assert len(server.requests) == 5
+    assert gitteam(repo, "usage", "--json").json["rows"][0]["calls"] == 5
 
 
 def test_a_run_that_has_spent_its_calls_hands_back_says_so_and_ends_with_1(repo: Path) -> None:

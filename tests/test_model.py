@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import email.utils
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,13 @@ from agents import call, check, completes, crew, diligent, in_turn, lead_mail, p
 from asking import post, user
 from conftest import TIMEOUT, git, until
 
-from gitteam import Team
+from gitteam import Team, prices, usage
+from gitteam.agents.account import Account, Limits
+from gitteam.agents.credentials import Secrets, without_userinfo
 from gitteam.agents.gate import Gate, Stopped
-from gitteam.agents.model import Ask, Hopeless, Model, Rejected, Reply, TooLong
-from gitteam.errors import BadInput
+from gitteam.agents.model import Ask, Garbled, Hopeless, Model, Rejected, Reply, TooLong
+from gitteam.errors import BadInput, GitteamError
+from gitteam.layout import Layout
 from gitteam.scripted import Fault, Request, Server
 from gitteam.scripted import Reply as Says
 
@@ -229,6 +234,116 @@ def test_a_server_of_ones_own_needs_no_key(door: Door) -> None:
     model = Model({}, server.url, 30)
     assert model.ask(ASK, print).text == "I look."
     model.close()
+
+
+# -- what stays secret ------------------------------------------------------------------------------
+
+KEY, TOKEN = "sk-SECRET-123", "bearer-SECRET-456"
+
+
+@pytest.mark.parametrize("status", ["400", "401", "402", "413", "429", "500"])
+@pytest.mark.parametrize("secret", [KEY, TOKEN])
+def test_no_reason_has_a_key_in_it(status: str, secret: str, door: Door) -> None:
+    server = door(Fault(status, Says(f"bad\\n{secret}, and {'so ' * 54}Bearer {secret}"))).server
+    model = Model({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_AUTH_TOKEN": TOKEN}, server.url, 30, 0)
+    with pytest.raises((GitteamError, Rejected, TooLong)) as error:
+        model.ask(ASK, print)
+    model.close()
+    assert "[secret], and so" in str(error.value)
+    assert not re.search("SEC|bear", str(error.value))
+
+
+@pytest.mark.parametrize("quoted", ["user:p%2Fss", "p%2Fss", "p/ss", "Basic dXNlcjpwL3Nz"])
+def test_what_an_address_says_about_who_asks_is_hidden_in_all_its_forms(quoted: str) -> None:
+    secrets = Secrets([None, KEY], "http://user:p%2Fss@localhost:80/v1")
+    assert not re.search("p.*ss|dXN", secrets.hide(f"cannot take {quoted}: no"))
+    assert secrets.hide("the user has no pass") == "the user has no pass"
+
+
+def test_a_word_that_stands_in_for_a_key_is_hidden_only_where_it_stands_alone(door: Door) -> None:
+    server = door(Fault("401", Says("no key like x, examine it"))).server
+    model = Model({"ANTHROPIC_API_KEY": "x"}, server.url, 30)
+    with pytest.raises(Hopeless, match=r"\(no key like \[secret\], examine it\)"):
+        model.ask(ASK, print)
+    model.close()
+
+
+def test_an_address_is_shown_without_who_asks(door: Door) -> None:
+    url = door(WORDS).server.url
+    model = Model({}, url.replace("//", "//me:hunter2@") + "/nowhere", 30)
+    with pytest.raises(Hopeless) as error:
+        model.ask(ASK, print)
+    model.close()
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("wrong", ["http://me:hunter2@[::1", "me:hunter2@localhost:80", "ftp://me:hun@ter2@host"])
+def test_a_mistyped_address_is_shown_without_who_asks(wrong: str) -> None:
+    with pytest.raises(BadInput, match="ANTHROPIC_BASE_URL is no address") as error:
+        Model({}, wrong, 30)
+    assert not re.search("me:|hun|ter2", str(error.value))
+
+
+def test_an_address_to_be_shown_stays_an_address() -> None:
+    assert without_userinfo("http://me:p@ss@host:80/v1") == "http://host:80/v1"
+    assert without_userinfo("http://host/v1") == "http://host/v1"
+
+
+def test_of_a_key_and_a_token_the_key_is_used(door: Door) -> None:
+    model = Model({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_AUTH_TOKEN": TOKEN}, door(WORDS).server.url, 30)
+    assert model.ask(ASK, print).text == "I look."
+    model.close()
+
+
+def test_a_key_that_a_proxy_quotes_is_not_in_the_history(repo: Path) -> None:
+    refused = Fault("401", Says(f"Invalid proxy server token passed: {KEY}"))
+    with team_of(repo, "alice") as team:
+        team.add("One")
+        with Server(lambda request: refused) as server, program(repo, server, "up", ANTHROPIC_API_KEY=KEY) as up:
+            ended = up.end()
+    assert "token passed: [secret]" in ended.err
+    assert KEY not in ended.err + ended.out + git(repo, "log", "-p", "gitteam")
+
+
+# -- what is paid for -------------------------------------------------------------------------------
+
+
+def paid(door: Door, place: Layout, *answers: Any, on_text: Callable[[str], None] | None = None) -> Any:
+    """Ask with an account; what came of it, and the figures of all calls that are in the log then."""
+    ask = door(list(answers), stall_timeout=0.3)
+    ask.model.account = Account(place, prices.load({}), Limits())
+    try:
+        found: Any = ask.model.ask(replace(ASK, member="ana", on_text=on_text), ask.said.append).text
+    except (Rejected, ZeroDivisionError) as e:
+        found = type(e)
+    return found, [(call.prompt, call.output) for call in usage.read(place)]
+
+
+COUNTED = Says("I look.", [("bash", {"command": "ls"})], usage={"input_tokens": 70, "output_tokens": 30})
+
+
+@pytest.mark.parametrize("kind", ["cut:900", "stall", "error-event", "eof"])
+def test_an_answer_that_broke_off_counts_as_far_as_it_is_known(kind: str, team: Team, door: Door) -> None:
+    found, calls = paid(door, team.place, Fault(kind, COUNTED), COUNTED)
+    prompt, output = calls[0]
+    assert (found, calls[1][1], len(calls)) == ("I look.", 30, 2)
+    assert (prompt > 0, output < 30) == (True, True)
+
+
+def test_every_answer_that_cannot_be_read_counts(team: Team, door: Door) -> None:
+    found, calls = paid(door, team.place, Fault("partial-input", COUNTED))
+    assert (found, len(calls), calls[0][1]) == (Garbled, 3, 30)
+
+
+def test_an_answer_that_somebody_stopped_counts(team: Team, door: Door) -> None:
+    found, calls = paid(door, team.place, COUNTED, on_text=lambda text: print(1 / 0))
+    assert (found, len(calls), calls[0][0] > 0) == (ZeroDivisionError, 1, True)
+
+
+@pytest.mark.parametrize("kind", ["429", "500", "refused", "html"])
+def test_what_never_began_to_answer_costs_nothing(kind: str, team: Team, door: Door) -> None:
+    found, calls = paid(door, team.place, Fault(kind, COUNTED), COUNTED)
+    assert (found, len(calls)) == ("I look.", 1)
 
 
 # -- answers that are not whole -------------------------------------------------------------------

@@ -6,15 +6,16 @@ import email.utils
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import anthropic
 import httpx2
 
-from gitteam.agents.account import Account
+from gitteam.agents.account import Account, Spent
 from gitteam.agents.blocks import Block, Message
+from gitteam.agents.credentials import Secrets, checked_key, is_url, without_userinfo
 from gitteam.agents.gate import Closed, Gate
 from gitteam.errors import BadInput, GitteamError
 from gitteam.render import visible
@@ -22,6 +23,10 @@ from gitteam.render import visible
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 FINISHED = ("end_turn", "stop_sequence", "tool_use")
 _GARBLED_LIMIT = 3
+_COUNTS = {
+    "input": "input_tokens", "output": "output_tokens", "cache_read": "cache_read_input_tokens",
+    "cache_write": "cache_creation_input_tokens",
+}  # fmt: skip
 # A server on this machine is asked directly: no proxy for the rest of the world could reach it.
 _NO_PROXY: dict[str, None] = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 
@@ -35,6 +40,7 @@ class Unreachable(Exception):
 
     def __init__(self, reason: str, retry_after: float | None = None):
         self.reason, self.retry_after = reason, retry_after
+        self.pause = 0.0  # for how long the gate is closed because of it
         super().__init__(reason)
 
 
@@ -90,21 +96,21 @@ class Model:
         self, credentials: dict[str, str], base_url: str | None, stall_timeout: float, give_up_after: float = 900,
         account: Account | None = None,
     ):  # fmt: skip
-        key, token = (_checked_key(credentials.get(name, ""), name) for name in KEYS)
+        key, token = (checked_key(credentials.get(name, ""), name) for name in KEYS)
         if not key and not token and not base_url:
             raise BadInput(
                 "no API key: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL for a server that speaks /v1/messages; "
                 "`gitteam demo` needs neither"
             )
-        if base_url and not _is_url(base_url):
-            raise BadInput(
-                f"ANTHROPIC_BASE_URL is no address: {_line(base_url)!r}; it looks like http://localhost:11434"
-            )
+        if base_url and not is_url(base_url):
+            shown = _line(without_userinfo(base_url))
+            raise BadInput(f"ANTHROPIC_BASE_URL is no address: {shown!r}; it looks like http://localhost:11434")
         self.gate = Gate()
         self.account = account  # what the calls are paid from
         self._give_up_after = give_up_after
+        self._secrets = Secrets([key, token], base_url)
         self._client = anthropic.Anthropic(
-            api_key=key, auth_token=token if token or key else "none", base_url=base_url, max_retries=0,
+            api_key=key, auth_token=None if key else token or "none", base_url=base_url, max_retries=0,
             timeout=httpx2.Timeout(stall_timeout, connect=10),
             http_client=anthropic.DefaultHttpxClient(mounts=_NO_PROXY),
         )  # fmt: skip
@@ -114,35 +120,38 @@ class Model:
 
     def ask(self, ask: Ask, waiting: Callable[[str], None]) -> Reply:
         """One reply. Waits as long as that may help, and says so; the gate's Stopped ends it, and BudgetReached."""
-        if self.account is None:
-            return self._patiently(ask, waiting)
-        tokens = ask.tokens or len(str(ask.messages)) // 3
-        with self.account.call(ask.member, ask.task, ask.model, tokens, ask.max_tokens) as spent:
-            reply = self._patiently(ask, waiting)
-            spent.usage = reply.usage
-            return reply
-
-    def _patiently(self, ask: Ask, waiting: Callable[[str], None]) -> Reply:
         garbled, began = 0, time.monotonic()
         while True:
-            ticket = self._enter(began)
             try:
-                reply = self._once(ask)
+                with self._paid(ask) as spent:
+                    return self._through_the_gate(ask, spent, began)
             except Unreachable as e:
-                pause = self.gate.leave_failed(ticket, e.reason, e.retry_after)
-                if pause < self._patience(began):
-                    waiting(f"{e.reason}: trying again in {pause:.1f} s")
+                if e.pause < self._patience(began):
+                    waiting(f"{e.reason}: trying again in {e.pause:.1f} s")
             except Garbled:
-                self.gate.leave(ticket)
                 garbled += 1
                 if garbled >= _GARBLED_LIMIT:
                     raise
-            except BaseException:
-                self.gate.leave(ticket)
-                raise
-            else:
-                self.gate.leave(ticket)
-                return reply
+
+    def _paid(self, ask: Ask) -> AbstractContextManager[Spent]:
+        """Around a single try: one that fails may have been billed too."""
+        if self.account is None:
+            return nullcontext(Spent())
+        tokens = ask.tokens or len(str(ask.messages)) // 3
+        return self.account.call(ask.member, ask.task, ask.model, tokens, ask.max_tokens)
+
+    def _through_the_gate(self, ask: Ask, spent: Spent, began: float) -> Reply:
+        ticket = self._enter(began)
+        try:
+            reply = self._once(ask, spent)
+        except Unreachable as e:
+            e.pause = self.gate.leave_failed(ticket, e.reason, e.retry_after)
+            raise
+        except BaseException:
+            self.gate.leave(ticket)
+            raise
+        self.gate.leave(ticket)
+        return reply
 
     def _enter(self, began: float) -> int:
         try:
@@ -153,22 +162,25 @@ class Model:
     def _patience(self, began: float) -> float:
         return self._give_up_after - (time.monotonic() - began)
 
-    def _once(self, ask: Ask) -> Reply:
-        with _sorted_failures(ask.model):
+    def _once(self, ask: Ask, spent: Spent) -> Reply:
+        with _sorted_failures(ask.model, self._secrets):
             inputs: dict[int, str] = {}
             message: Any = None
             with self._client.messages.stream(
                 model=ask.model, max_tokens=ask.max_tokens, system=[{"type": "text", "text": ask.system}],
                 tools=ask.tools, messages=ask.messages, cache_control={"type": "ephemeral"},  # type: ignore[arg-type]
             ) as stream:  # fmt: skip
-                for event in stream:
-                    message = stream.current_message_snapshot
-                    if event.type != "content_block_delta":
-                        continue
-                    if event.delta.type == "input_json_delta":
-                        inputs[event.index] = inputs.get(event.index, "") + event.delta.partial_json
-                    elif event.delta.type == "text_delta" and ask.on_text:
-                        ask.on_text(event.delta.text)
+                try:
+                    for event in stream:
+                        message = stream.current_message_snapshot
+                        if event.type != "content_block_delta":
+                            continue
+                        if event.delta.type == "input_json_delta":
+                            inputs[event.index] = inputs.get(event.index, "") + event.delta.partial_json
+                        elif event.delta.type == "text_delta" and ask.on_text:
+                            ask.on_text(event.delta.text)
+                finally:
+                    spent.usage = _counted(message.usage) if message else None
             return _reply(message, inputs)
 
 
@@ -181,12 +193,13 @@ def _reply(message: Any, inputs: dict[int, str]) -> Reply:
     if message.stop_reason in FINISHED:
         for text in filter(None, inputs.values()):
             json.loads(text)  # the SDK takes one that breaks off for whole
-    usage = message.usage
-    counted = {
-        "input": usage.input_tokens or 0, "output": usage.output_tokens or 0,
-        "cache_read": usage.cache_read_input_tokens or 0, "cache_write": usage.cache_creation_input_tokens or 0,
-    }  # fmt: skip
-    return Reply(_whole([_block(b) for b in message.content]), str(message.stop_reason), counted)
+    return Reply(_whole([_block(b) for b in message.content]), str(message.stop_reason), _counted(message.usage))
+
+
+def _counted(usage: Any) -> dict[str, int]:
+    """The tokens, as far as the service has said: what is no number is none."""
+    said = {ours: getattr(usage, theirs, 0) for ours, theirs in _COUNTS.items()}
+    return {ours: number if isinstance(number, int) and number > 0 else 0 for ours, number in said.items()}
 
 
 def _whole(blocks: list[Block]) -> list[Block]:
@@ -206,45 +219,31 @@ def _block(block: Any) -> Block:
     return found
 
 
-def _checked_key(key: str, name: str) -> str | None:
-    key = key.strip()
-    if not key.isascii() or not key.isprintable():
-        raise BadInput(f"{name} is no key: it has characters that no key has")
-    return key or None
-
-
-def _is_url(text: str) -> bool:
-    try:
-        url = httpx2.URL(text)
-    except (httpx2.InvalidURL, ValueError):
-        return False
-    return url.scheme in ("http", "https") and bool(url.host)
-
-
 @contextmanager
-def _sorted_failures(model: str) -> Iterator[None]:
+def _sorted_failures(model: str, secrets: Secrets) -> Iterator[None]:
     try:
         yield
     except anthropic.APIStatusError as e:
-        raise _by_status(e, model) from None
+        raise _by_status(e, model, secrets) from None
     except anthropic.APIConnectionError as e:
-        raise Unreachable(f"cannot reach the API ({_line(e.__cause__ or e)})") from None
+        raise Unreachable(f"cannot reach the API ({_line(secrets.hide(e.__cause__ or e))})") from None
     except httpx2.TransportError as e:
         raise Unreachable(f"the answer broke off ({type(e).__name__})") from None
     except anthropic.AnthropicError as e:
-        raise Rejected(_line(e)) from None
+        raise Rejected(_line(secrets.hide(e))) from None
     except (ValueError, AttributeError, AssertionError, LookupError, TypeError, RuntimeError) as e:
         # The SDK reads the stream piece by piece, and this is what it raises over pieces that make no sense.
-        raise Garbled(f"the answer cannot be read ({_line(e)})") from None
+        raise Garbled(f"the answer cannot be read ({_line(secrets.hide(e))})") from None
 
 
-def _by_status(error: anthropic.APIStatusError, model: str) -> Exception:
-    status, reason = error.status_code, _reason(error)
+def _by_status(error: anthropic.APIStatusError, model: str, secrets: Secrets) -> Exception:
+    status, reason = error.status_code, _line(secrets.hide(_reason(error)))
     kind = _error_type(error)
     if status in (401, 403):
         return Hopeless(f"the API refuses the key ({reason}): check ANTHROPIC_API_KEY")
     if status == 404 and kind != "not_found_error":
-        return Hopeless(f"there is no Messages API at {error.request.url} (404): check ANTHROPIC_BASE_URL")
+        url = without_userinfo(error.request.url)
+        return Hopeless(f"there is no Messages API at {url} (404): check ANTHROPIC_BASE_URL")
     if status == 404:
         return Hopeless(f"the API knows no model {model!r}: set another with `model` in .team/config.json")
     if status == 402 or "credit balance" in reason or "spend limit" in reason or kind == "billing_error":
@@ -267,7 +266,7 @@ def _reason(error: anthropic.APIStatusError) -> str:
     body = error.body if isinstance(error.body, dict) else {}
     inner = body.get("error")
     text = inner.get("message") if isinstance(inner, dict) else None
-    return _line(text or error.message)
+    return str(text or error.message)
 
 
 def _line(text: object) -> str:
