@@ -178,12 +178,14 @@ def signals(crew: Crew, tell: Callable[[str], None] = hint) -> Iterator[None]:
         threading.Thread(target=stop_politely if asked == 1 else stop_at_once, daemon=True).start()
 
     def stop_politely() -> None:
+        crew.ask_to_stop()  # first: the screen may be gone
         tell("stopping: everybody finishes the current call; Ctrl-C again to stop at once")
-        crew.ask_to_stop()
 
     def stop_at_once() -> None:
-        crew.abandon()
-        os._exit(130)
+        try:
+            crew.abandon()
+        finally:
+            os._exit(130)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
