@@ -10,7 +10,7 @@ demo: .venv/ready
 	@$(BIN)/gitteam demo
 
 test: .venv/ready
-	$(BIN)/pytest -m "not long"
+	$(BIN)/pytest $(PARALLEL) -m "not long"
 
 test-long: .venv/ready
 	$(BIN)/pytest $(PARALLEL) -m long

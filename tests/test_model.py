@@ -116,7 +116,9 @@ def test_the_wanted_pause_is_kept(door: Door) -> None:
     assert ask.said == [f"the API answers 429, Rate limit error: trying again in {float(ask.said[0][-5:-2])} s"]
 
 
-@pytest.mark.parametrize("wanted", ["90", "86400", email.utils.formatdate(time.time() + 7200, usegmt=True)])
+@pytest.mark.parametrize(
+    "wanted", ["90", "86400", email.utils.formatdate(time.time() + 7200, usegmt=True)], ids=["90", "86400", "a date"]
+)
 def test_a_pause_longer_than_one_can_wait_is_given_up_at_once(wanted: str, door: Door) -> None:
     ask, began = door(Fault("429", retry_after=wanted), give_up_after=60), time.monotonic()
     with pytest.raises(Hopeless, match=r"gave up after \d s, it asks to wait \d+ min more$"):
