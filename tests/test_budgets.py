@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import call, check, completes, diligent, handed, lead_mail, program, statuses, team_of
-from conftest import Result, check_everything, git, gitteam
+from agents import call, check, completes, crew, diligent, handed, lead_mail, program, statuses, team_of, until_asleep
+from conftest import Result, check_everything, git, gitteam, until
 from leads import calls, create, led, run_goal, spawn
 
-from gitteam import Team
+from gitteam import Team, prices
+from gitteam.agents.account import Account, Limits, Spent
+from gitteam.layout import Layout
 from gitteam.scripted import Fault, Reply, Request, Server
+from gitteam.scripted.caching import prompt_size, tokens
 
 MANY = 16
 
@@ -120,6 +124,49 @@ def test_a_budget_is_taken_up_anew_by_the_next_run(repo: Path) -> None:
         done = run_goal(repo, server, "--max-turns", "20", "Do it")
         check(server)
     assert (done.code, "#1  One  alice" in done.out) == (0, True)
+
+
+class Noting(Account):
+    """An account that remembers how large it was told each prompt is."""
+
+    def __init__(self, place: Layout):
+        super().__init__(place, prices.load({}), Limits())
+        self.told: list[int] = []
+
+    @contextmanager
+    def call(self, member: str, task: int, model: str, prompt_tokens: int, max_tokens: int) -> Iterator[Spent]:
+        self.told.append(prompt_tokens)
+        with super().call(member, task, model, prompt_tokens, max_tokens) as spent:
+            yield spent
+
+
+def test_what_is_reserved_is_never_less_than_the_request(team: Team) -> None:
+    team.add_member("alice")
+    book = Noting(team.place)
+
+    def script(request: Request) -> Reply:
+        if "about to be shortened" in request.new_text:
+            return Reply("In short.")
+        if request.number == 4:
+            team.send("alice", "z" * 300_000, by="user")
+        if request.number == 6:
+            return replace(busy(request), usage={"input_tokens": 190_000})
+        return (
+            call("bash", command=f"seq {request.number}000 | tail -n 5000")
+            if request.number < 10
+            else diligent(request)
+        )
+
+    with Server(script) as server, crew(team, server, "alice") as running:
+        until_asleep(running, "alice")
+        running._model.account = book
+        team.add("Large", "y" * 200_000)
+        until(lambda: len(server.requests) >= 10, "ten requests")
+        until_asleep(running, "alice")
+        sizes = [tokens(prompt_size(request.body)) for request in server.requests]
+    assert any("In short." in request.new_text for request in server.requests), "nothing was shortened"
+    assert [(told, size) for told, size in zip(book.told, sizes, strict=True) if told < size] == []
+    assert book.told[0] < 1.5 * sizes[0]
 
 
 # -- a task's -----------------------------------------------------------------------------------------------

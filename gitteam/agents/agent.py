@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from gitteam import layout, mail, requests, roster
@@ -42,7 +43,7 @@ class Agent:
         self.system, self._more_news = system, more_news
         self.on_text: Callable[[str], None] | None = None  # for whoever wants to read along
         self.last_text = ""
-        self._tokens = len(str(conversation.messages)) // 4  # until the model has counted them
+        self._beside = len(json.dumps([system, toolbox.schemas]))  # bytes of every request
         self._asked_about_end = False
         self._warned = False
         self._circles = Circles()
@@ -93,7 +94,7 @@ class Agent:
     # -- the call -----------------------------------------------------------------------------
 
     def _ask(self) -> Reply:
-        due = compaction.is_due(self._tokens, self.settings.context_window)
+        due = compaction.is_due(self.conversation.tokens(self._beside), self.settings.context_window)
         if due:
             self._compact(due)
         try:
@@ -103,17 +104,19 @@ class Agent:
             reply = self._call_shortened()
         if self.on_text and reply.text:
             self.on_text("\n")  # the next reply is another one
-        self._tokens = reply.size
-        self.conversation.hear([b for b in reply.blocks if b["type"] != "text" or b["text"].strip()])
+        self.conversation.hear([b for b in reply.blocks if b["type"] != "text" or b["text"].strip()], reply.size)
         self.last_text = reply.text or self.last_text
         self.acknowledge()
         return reply
 
-    def _call(self, messages: list[Message], aloud: bool = True) -> Reply:
-        model = self.desk.member.model or self.settings.model
+    def _call(self, messages: list[Message], question: str = "") -> Reply:
+        """The model's answer; to a question of ours, nobody reads along."""
+        model, tokens = self.desk.member.model or self.settings.model, self.conversation.tokens(self._beside)
         ask = Ask(
-            model, self.system, self.toolbox.schemas, messages, self.settings.max_tokens, self.desk.name,
-            self.desk.task.id if self.desk.task else 0, self._tokens, self.on_text if aloud else None,
+            model, self.system, self.toolbox.schemas,
+            compaction.with_question(messages, question) if question else messages, self.settings.max_tokens,
+            self.desk.name, self.desk.task.id if self.desk.task else 0, tokens + len(question),
+            None if question else self.on_text,
         )  # fmt: skip
         try:
             return self.model.ask(ask, self.say)
@@ -181,7 +184,6 @@ class Agent:
         results = self.toolbox.run_all(self.desk, reply.calls)
         read, self.desk.read = self.desk.read, []
         self.conversation.answer(results, [m.id for m in read])
-        self._tokens += sum(len(str(r["content"])) for r in results) // 4
         self._asked_about_end = self._asked_about_end and self.desk.ending == "idle"  # then it has said so again
         found = [self._circles.note(call, outcome) for call, outcome in zip(reply.calls, results, strict=True)]
         if any(found):
@@ -269,7 +271,6 @@ class Agent:
             after = [{"role": "user", "content": self._new_beginning()}]
         self.say("makes room in its conversation")
         self.conversation.begin_anew(compaction.with_question(after, self._identity()))
-        self._tokens = len(str(self.conversation.messages)) // 4
 
     def _identity(self, is_over: bool = False) -> str:
         """Who it is and what it is about; of a piece of work that is over nothing is said."""
@@ -289,7 +290,7 @@ class Agent:
         """The model's own summary, of as much as fits."""
         for some in compaction.shrinking(messages):
             try:
-                reply = self._call(compaction.with_question(some, words.prompt("summary")), aloud=False)
+                reply = self._call(some, words.prompt("summary"))
             except TooLong:
                 continue
             if reply.text:

@@ -18,6 +18,7 @@ INTERRUPTED = (
     "look before you do it again."
 )
 RESUMED = "You were interrupted and are back now. What came last may have reached you before; do nothing twice."
+_BYTES_PER_TOKEN = 3  # fewer than in most texts: what is not counted yet may be more than it turns out to be
 
 
 class Conversation:
@@ -27,10 +28,12 @@ class Conversation:
         self.messages: list[Message] = []
         self.delivered: set[str] = set()  # ids in here that may still be in the inbox
         self.returned: set[str] = set()  # ids that were in here, could not be put to the model, and come once more
+        self._counted = 0  # tokens, by the service, up to its last answer
+        self._since = 0  # bytes that have come after that
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         self._file = _open(path)
-        for step in _steps(self._file):
-            self._follow(step)
+        for step, size in _steps(self._file):
+            self._follow(step, size)
         self.resumed = bool(self.messages)
         if self.resumed:
             self._mend()
@@ -43,6 +46,10 @@ class Conversation:
         """Whether something has been said to the model that it has not answered."""
         return bool(self.messages) and self.messages[-1]["role"] == "user"
 
+    def tokens(self, beside: int) -> int:
+        """At most how many tokens a request has now, with so many bytes of prompt and tools beside the conversation."""
+        return self._counted + (self._since + (0 if self._counted else beside)) // _BYTES_PER_TOKEN
+
     # -- growing ----------------------------------------------------------------------------
 
     def tell(self, *texts: str, delivered: list[str] | None = None) -> None:
@@ -53,9 +60,9 @@ class Conversation:
         """What its tools gave."""
         self._step({"user": results, "delivered": delivered})
 
-    def hear(self, blocks: list[Block]) -> None:
-        """What the model said."""
-        self._step({"assistant": blocks})
+    def hear(self, blocks: list[Block], tokens: int = 0) -> None:
+        """What the model said, and how many tokens the service has counted, that included."""
+        self._step({"assistant": blocks, "tokens": tokens})
 
     def forget(self, ids: list[str]) -> None:
         """These have left the inbox, and cannot come a second time."""
@@ -80,21 +87,26 @@ class Conversation:
         os.fsync(self._file.fileno())
 
     def _step(self, step: dict[str, Any]) -> None:
-        self._file.write(json.dumps(step, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        line = json.dumps(step, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        self._file.write(line + b"\n")
         self._file.flush()
-        self._follow(step)
+        self._follow(step, len(line))
 
-    def _follow(self, step: dict[str, Any]) -> None:
+    def _follow(self, step: dict[str, Any], size: int) -> None:
+        self._since += size
         if "user" in step:
             self._add("user", step["user"])
             self.delivered.update(step.get("delivered", ()))
         elif "assistant" in step:
             self._add("assistant", step["assistant"])
+            if tokens := step.get("tokens"):
+                self._counted, self._since = tokens, 0
         elif "taken" in step:
             self.delivered.difference_update(step["taken"])
             self.returned.difference_update(step["taken"])
         elif "compacted" in step:
             self.messages = list(step["compacted"])
+            self._counted, self._since = 0, size
             self.delivered.difference_update(step.get("returned", ()))
             self.returned.update(step.get("returned", ()))
 
@@ -123,13 +135,14 @@ def _open(path: str) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+b")
 
 
-def _steps(file: BinaryIO) -> list[dict[str, Any]]:
+def _steps(file: BinaryIO) -> list[tuple[dict[str, Any], int]]:
+    """Each with its size."""
     file.seek(0)
     data = file.read()
     if data and not data.endswith(b"\n"):
         file.write(b"\n")  # so that what comes next is a line of its own
         file.flush()
-    return [step for line in data.split(b"\n") if isinstance(step := _parsed(line), dict)]
+    return [(step, len(line)) for line in data.split(b"\n") if isinstance(step := _parsed(line), dict)]
 
 
 def _parsed(line: bytes) -> Any:

@@ -137,7 +137,7 @@ class Model:
         """Around a single try: one that fails may have been billed too."""
         if self.account is None:
             return nullcontext(Spent())
-        tokens = ask.tokens or len(str(ask.messages)) // 3
+        tokens = ask.tokens or len(json.dumps([ask.system, ask.tools, ask.messages])) // 3
         return self.account.call(ask.member, ask.task, ask.model, tokens, ask.max_tokens)
 
     def _through_the_gate(self, ask: Ask, spent: Spent, began: float) -> Reply:
