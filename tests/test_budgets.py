@@ -169,6 +169,19 @@ def test_what_is_reserved_is_never_less_than_the_request(team: Team) -> None:
     assert book.told[0] < 1.5 * sizes[0]
 
 
+def test_what_is_reserved_for_a_small_request_has_its_prompt_and_tools_in_it(team: Team) -> None:
+    team.add_member("alice")
+    book = Noting(team.place)
+    with Server(diligent) as server, crew(team, server, "alice") as running:
+        until_asleep(running, "alice")
+        running._model.account = book
+        team.add("Small")
+        until(lambda: len(server.requests) == 2, "two requests")
+        until_asleep(running, "alice")
+    sizes = [tokens(prompt_size(request.body)) for request in server.requests]
+    assert all(size <= told < 1.5 * size for told, size in zip(book.told, sizes, strict=True))
+
+
 # -- a task's -----------------------------------------------------------------------------------------------
 
 

@@ -262,6 +262,10 @@ def test_what_an_address_says_about_who_asks_is_hidden_in_all_its_forms(quoted: 
     assert secrets.hide("the user has no pass") == "the user has no pass"
 
 
+def test_a_secret_that_begins_like_another_one_is_hidden_whole() -> None:
+    assert Secrets([KEY, f"{KEY}-and-more"], None).hide(f"no {KEY}-and-more") == "no [secret]"
+
+
 def test_a_word_that_stands_in_for_a_key_is_hidden_only_where_it_stands_alone(door: Door) -> None:
     server = door(Fault("401", Says("no key like x, examine it"))).server
     model = Model({"ANTHROPIC_API_KEY": "x"}, server.url, 30)
