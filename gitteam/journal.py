@@ -28,6 +28,12 @@ class Entry:
     sentence: str
     event: str
     task: int | None
+    email: str = ""  # of the author: names can be taken by others, and are free again
+
+    @property
+    def is_by_person(self) -> bool:
+        """Whether somebody did it who is no member of a team."""
+        return self.email == f"{layout.USER}@gitteam.invalid" or not self.email.endswith("@gitteam.invalid")
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -55,11 +61,12 @@ def since(repo: Repo, ref: str, seen: str) -> list[Entry]:
         head, _, message = repo.objects.read(commit).decode("utf-8", "replace").partition("\n\n")
         fields = [line.partition(" ")[::2] for line in head.split("\n")]
         trailers = dict(line.partition(": ")[::2] for line in message.rstrip("\n").rpartition("\n\n")[2].split("\n"))
-        author, when = re.fullmatch(r"(.*) <[^>]*> (\d+) \S+", dict(fields)["author"]).group(1, 2)  # type: ignore[union-attr]
+        author, email, when = re.fullmatch(r"(.*) <([^>]*)> (\d+) \S+", dict(fields)["author"]).groups()  # type: ignore[union-attr]
         task = trailers.get("Team-Task", "")
         if "Team-Op" in trailers:
             sentence, event = message.partition("\n")[0], trailers.get("Team-Event", "")
-            found.append(Entry(commit, int(when), author, sentence, event, int(task) if task.isdigit() else None))
+            number = int(task) if task.isdigit() else None
+            found.append(Entry(commit, int(when), author, sentence, event, number, email))
         commit = next((value for key, value in fields if key == "parent"), "")
     return found[::-1]
 
@@ -70,10 +77,10 @@ def _trailer(key: str) -> str:
 
 def entries(repo: Repo, ref: str, options: list[str], limit: int) -> Iterator[Entry]:
     """The diary, newest first."""
-    form = "%x09".join(["%H", "%at", "%an", _trailer("Team-Event"), _trailer("Team-Task"), "%s"])
+    form = "%x09".join(["%H", "%at", "%an", "%ae", _trailer("Team-Event"), _trailer("Team-Task"), "%s"])
     for line in repo.log(*options, f"--max-count={limit}", f"--format={form}", ref, "--"):
-        commit, when, author, event, task, sentence = line.split("\t", 5)
-        yield Entry(commit, int(when), author, sentence, event, int(task) if task.isdigit() else None)
+        commit, when, author, email, event, task, sentence = line.split("\t", 6)
+        yield Entry(commit, int(when), author, sentence, event, int(task) if task.isdigit() else None, email)
 
 
 @dataclass

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from agents import Pause, check, until_status
-from conftest import TIMEOUT, check_everything, gitteam
+from agents import Pause, call, check, until_status
+from conftest import TIMEOUT, check_everything, gitteam, until
 from leads import calls, create, led, running_goal, spawn, told
 from terminal import Terminal
 
-from gitteam import Team
+from gitteam import Team, liveness
 from gitteam.scripted import Fault, Reply, Server
 
 PROMPT = "›"
@@ -175,6 +177,38 @@ def test_ctrl_c_without_an_answer_says_how_to_leave(team: Team, repo: Path) -> N
         terminal.until("exit 0")
 
 
+def test_ctrl_c_stops_a_command_of_the_lead(team: Team, repo: Path) -> None:
+    sleeps = call("bash", command="touch begun; sleep 600")
+    with Server(led(sleeps, Reply("Here I am."))) as server, chatting(repo, server) as terminal:
+        say(terminal, "go")
+        until((repo / "begun").exists, "the command under way")
+        terminal.type("C-c")
+        terminal.until("stopped")
+        say(terminal, "are you there?")
+        terminal.until("lead  Here I am.")
+        leave(terminal)
+        check(server)
+
+
+def test_sigterm_stops_everybody_in_order_and_ends_the_chat(team: Team, repo: Path) -> None:
+    sleeps = call("bash", command="touch begun; sleep 600")
+    plan = calls(create("One"), spawn("alice"))
+    with Server(led(plan, alice=[sleeps])) as server, chatting(repo, server) as terminal:
+        say(terminal, "let alice do one thing")
+        until((repo / "begun").exists, "alice in her command")
+        os.kill(int(liveness.process_of(team.place, "lead")), signal.SIGTERM)
+        terminal.until("exit 0")
+    assert (team.task(1).status, team.task(1).attempts) == ("pending", 0)
+    assert team.config().members["alice"].status == "shutdown"
+
+
+def test_a_chat_ends_when_its_minutes_are_over(team: Team, repo: Path) -> None:
+    with Server(led()) as server, Terminal(repo) as terminal:
+        words = (sys.executable, "-m", "gitteam", "chat", "--max-minutes", "0.03")
+        terminal.run(*words, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_API_KEY="test")
+        assert "the time that was given is over" in terminal.until("exit 1")
+
+
 # -- slash commands -----------------------------------------------------------------------------------------------
 
 
@@ -196,6 +230,21 @@ def test_a_slash_command_shows_something_and_changes_nothing(command: str, shown
         terminal.until(shown)
         leave(terminal)
         assert server.requests == []
+    assert told(repo) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [("/tasks cancel 1", "takes nothing more"), ("/inbox --take", "takes nothing more"), ("/stop", "the name of one")],
+)
+def test_a_slash_command_takes_nothing_away_whatever_follows_it(line: str, shown: str, team: Team, repo: Path) -> None:
+    team.add("Paint it")
+    team.send("user", "for the person", by="lead")
+    before = told(repo)
+    with Server(led()) as server, chatting(repo, server) as terminal:
+        say(terminal, line)
+        terminal.until(shown)
+        leave(terminal)
     assert told(repo) == before
 
 
@@ -249,4 +298,4 @@ def test_a_chat_beside_a_run_is_refused_and_names_it(repo: Path) -> None:
             words = (sys.executable, "-m", "gitteam", "chat")
             terminal.run(*words, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_API_KEY="test")
             assert f"(process {running.process.pid})" in terminal.until("exit 1")
-        assert running.end().code == 0
+        assert running.end().code == 1  # it has only talked

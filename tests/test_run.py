@@ -94,6 +94,25 @@ def test_a_task_that_failed_makes_exit_1_and_is_named(repo: Path) -> None:
     check_team(repo)
 
 
+def test_a_run_in_which_nothing_was_done_ends_with_1(repo: Path) -> None:
+    with Server(led(Reply("I cannot do this."))) as server:
+        done = run_goal(repo, server, "Fly")
+        check(server)
+    assert done.code == 1
+    assert "\nnothing was done\n  no task was completed\n" in done.out
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_cancelled_tasks_are_named_and_alone_are_no_success(others: int, repo: Path) -> None:
+    cancel = call("task_update", id=1, status="cancelled", note="too hard")
+    more = [create("Walk"), spawn("alice")] if others else []
+    with Server(led(calls(create("Fly", role="pilot"), *more), cancel)) as server:
+        done = run_goal(repo, server, "--json", "Fly")
+        outcome = json.loads(done.out.splitlines()[-1])
+    assert ([task["id"] for task in outcome["cancelled"]], len(outcome["done"])) == ([1], others)
+    assert (done.code, outcome["succeeded"]) == (1 - others, bool(others))
+
+
 def test_a_key_that_is_refused_ends_it_with_the_reason(repo: Path) -> None:
     with Server(lambda request: Fault("401")) as server:
         done = run_goal(repo, server, "Do it")
@@ -210,7 +229,7 @@ def test_a_second_lead_is_refused_and_names_the_process_of_the_first(words: tupl
             second = gitteam(repo, *words, ANTHROPIC_BASE_URL=server.url)
         assert (second.code, second.out) == (1, "")
         assert f"process {running.process.pid}" in second.err
-        assert running.end().code == 0
+        assert running.end().code == 1  # it has only talked
 
 
 # -- asking before anybody is started ---------------------------------------------------------------------------
@@ -392,9 +411,24 @@ def test_the_lead_wakes_for_a_message_of_the_person(team: Team, asleep: tuple[Se
     assert 'from="user"' in wait_for(asleep[0], "lead", "how is it going?").new_text
 
 
+def test_what_a_removed_member_did_is_not_taken_for_the_persons(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "PATIENCE", 0.3)
+    begun = Path(team.place.root, "begun")
+
+    def delete(request: Request) -> Reply:
+        until(begun.exists, "alice in her command")
+        return call("team_delete")
+
+    sleeps = call("bash", command="touch begun; sleep 600")
+    asked = lead_to_the_end(team, led(calls(create("One"), spawn("alice")), delete, alice=[sleeps]), "Do it")
+    assert "alice stopped" in team.task(1).notes
+    assert not [r for r in asked_of(asked, "lead") if "The person did this" in r.new_text]
+
+
 def test_the_lead_wakes_for_an_edit_of_the_person(team: Team, asleep: tuple[Server, Pause]) -> None:
     Path(team.place.root, ".tasks", "more.md").write_text("Paint it green\n")
-    assert "The person did this: Jane Doe adds #2" in wait_for(asleep[0], "lead", "The person did this").new_text
+    told = wait_for(asleep[0], "lead", "The person did this").new_text
+    assert 'The person did this: Jane Doe adds #2\n<team-output of="the diary">\nPaint it green' in told
     team.cancel(2)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from agents import Pause, Step, call, conversation, finish
+from agents import Pause, Step, call, completes, conversation, finish
 from conftest import check_everything, gitteam, until
 from leads import asked_of, calls, create, lead_to_the_end, led, running_goal, spawn
 
@@ -96,6 +96,13 @@ def test_a_subagent_that_comes_to_no_end_is_ended(team: Team, monkeypatch: pytes
     asked = lead_to_the_end(team, helped("explore", *[call("task_list")] * 9), "Count")
     assert len(of_helpers(asked)) == 3
     assert "came to no end in 3 turns" in asked_of(asked, "lead")[1].new_text
+
+
+def test_a_subagent_that_is_cut_off_goes_on_and_its_answer_is_whole(team: Team) -> None:
+    script = helped("explore", Reply("README.md has ", stop="max_tokens"), Reply("one line."))
+    asked = lead_to_the_end(team, script, "Count")
+    assert "Your reply was cut off" in of_helpers(asked)[1].new_text
+    assert "README.md has one line." in asked_of(asked, "lead")[1].new_text
 
 
 def test_a_kind_that_does_not_exist_is_refused(team: Team) -> None:
@@ -197,7 +204,7 @@ def test_a_background_command_is_stopped_by_its_member(team: Team, repo: Path) -
 
 
 def test_nothing_is_left_running_when_the_team_is_disbanded(team: Team, repo: Path) -> None:
-    lead_to_the_end(team, led(calls(create("One"), spawn("alice")), alice=[SERVES]), "Serve it")
+    lead_to_the_end(team, led(calls(create("One"), spawn("alice")), alice=[SERVES, completes(1)]), "Serve it")
     assert _is_gone(_pid(repo))
 
 

@@ -26,6 +26,9 @@ _CUT_OFF = "not run: your reply was cut off before its end"
 _THE_END = "(the end of this piece of work)"
 _GO_ON = "Your reply was cut off. Go on from there, in smaller steps."
 
+_STILL_RUNNING = "Your command in the background still goes on. Look at it or stop it; to wait on, end your turn again."
+LONGEST_WAIT = 600.0  # seconds for a command in the background, until its member is asked about it
+
 
 class GaveUp(Exception):
     """This piece of work cannot be brought to an end."""
@@ -211,6 +214,9 @@ class Agent:
             return False
         if not (question := self._open_question()):
             return True
+        if self.desk.task and self.desk.background.is_busy and not self._shutdown_requests():
+            self._wait_for_command()
+            return False
         if self._asked_about_end:
             return self._end_for_it()
         self._asked_about_end = True
@@ -242,6 +248,16 @@ class Agent:
         if not self.desk.waits_for_approval():
             self.desk.team.change(self.desk.name, self._is_working)
             self._tell_silent_decision()
+
+    def _wait_for_command(self) -> None:
+        """Until one in the background has ended, which is a message, or something else happens."""
+        found, _ = self.bell.sleep(
+            self.desk.name, self.conversation.delivered, plan=self.desk.work, busy=True, timeout=LONGEST_WAIT
+        )
+        if self.desk.stop.is_set():
+            raise Stopped
+        if not found:
+            self.conversation.tell(_STILL_RUNNING)
 
     def _tell_silent_decision(self) -> None:
         """Who decides by editing the request's file writes no message."""

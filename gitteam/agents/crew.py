@@ -17,6 +17,7 @@ from gitteam.agents.teammate import FAILED, TIMEOUT, Teammate
 from gitteam.agents.wake import Bell, Look, Sleeper
 from gitteam.change import Change
 from gitteam.errors import Conflict, GitteamError, NotFound
+from gitteam.records import FINISHED, Task
 from gitteam.team import Team
 from gitteam.watch import Watch
 
@@ -39,9 +40,11 @@ class Crew:
         self._team, self._names, self._model, self._settings = team, names, model, settings
         self._say, self._show = _quietly(say), _quietly(show)
         self.stop = threading.Event()  # everybody is to stop
+        self.ends: float | None = None  # when the time is over, on the clock of time.monotonic
         self.failures: dict[str, str] = {}
         self._stops: dict[str, threading.Event] = {}
         self._threads: dict[str, threading.Thread] = {}
+        self._mates: dict[str, Teammate] = {}
         self._active: set[threading.Thread] = set()  # each leaves it by itself: two may end at the same instant
         self._over = threading.Event()  # nobody has anything to do, or everybody has ended
         self._until_done, self._stays = False, True
@@ -56,7 +59,8 @@ class Crew:
         self._until_done = until_done  # only now: while nobody is there, nobody has anything to do
         for thread in threads:
             thread.start()
-        self._over.wait()
+        if not self._over.wait(self.seconds_left()):
+            self._say("", "the time that was given is over: everybody hands back")
         self.ask_to_stop()
         self.finish()
 
@@ -80,6 +84,14 @@ class Crew:
     def running(self) -> set[str]:
         """Who has not ended, awake or asleep."""
         return {thread.name for thread in self._active.copy()}
+
+    def is_busy(self) -> bool:
+        """Whether a command of a member's goes on in the background."""
+        return any(hasattr(m, "desk") and m.desk.background.is_busy for m in self._mates.copy().values())
+
+    def seconds_left(self) -> float | None:
+        """Until the time is over that was given to everybody; None if there is no such limit."""
+        return None if self.ends is None else max(0.0, self.ends - time.monotonic())
 
     def ask_to_stop(self) -> None:
         """Everybody finishes the current call, hands back and leaves."""
@@ -142,6 +154,7 @@ class Crew:
         stop, pause = self._stops[name], _FIRST_PAUSE
         self.failures.pop(name, None)
         mate = Teammate(self._team, name, self._model, self._settings, self.bell, stop, self._say)
+        self._mates[name] = mate
         try:
             while not stop.is_set():
                 began = time.monotonic()
@@ -195,8 +208,14 @@ class Crew:
         """Whether nobody here has anything to do, and nobody elsewhere does what could give them something."""
         if not self._until_done or {s.name for s in asleep} != self.running() or any(s.plan for s in asleep):
             return
+        if self.is_busy() and not _is_all_finished(look.board.all()):
+            return
         if not any(task.run and liveness.holds(self._team.place, task) for task in look.board.held()):
             self._over.set()
+
+
+def _is_all_finished(tasks: list[Task]) -> bool:
+    return bool(tasks) and all(task.status in FINISHED for task in tasks)
 
 
 def _quietly(show: Callable[P, None]) -> Callable[P, None]:

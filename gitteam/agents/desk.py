@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from gitteam import hooks, layout, mail, requests, skills
 from gitteam.agents.account import Account
 from gitteam.change import Change
+from gitteam.errors import BadInput
+from gitteam.hooks import Hooks
 from gitteam.records import Member, Message, Task
+from gitteam.roster import Config
 from gitteam.skills import Skill
 from gitteam.team import Team
 from gitteam.workplace import Workplace
@@ -35,10 +38,17 @@ class Desk:
     shown: set[str] = field(default_factory=set)  # ids the conversation has already
 
     def __post_init__(self) -> None:
-        root, spill = self.team.place.root, os.path.join(self.team.place.outputs, self.name)
-        self.workplace = Workplace(root, spill)
-        self.background = Background(root, spill, self._background_ended)
-        self.skills: list[Skill] = skills.find(root)[0]
+        self.workplace = Workplace(self.team.place.root, self._spill)
+        self.background = self._new_background()
+        self._warned_of = ""
+        self.skills: list[Skill] = skills.find(self.team.place.root)[0]
+
+    @property
+    def _spill(self) -> str:
+        return os.path.join(self.team.place.outputs, self.name)
+
+    def _new_background(self) -> Background:
+        return Background(self.team.place.root, self._spill, self._background_ended)
 
     def close(self) -> None:
         """Nothing of this member's goes on running."""
@@ -65,18 +75,36 @@ class Desk:
     def objection(self, event: str, **facts: object) -> str:
         """What a user's hook has against this event, or ""."""
         config = self.team.config()
-        found = hooks.parse(config.settings)
+        found = self._hooks(config)
         if not found.get(event) or not hooks.allowed(self.team.place, found):
             return ""
         payload = {"event": event, "team": config.name, "member": self.name, **facts}
         return hooks.run(found, event, payload, self.team.place.root, self.warn, self.stop)
+
+    def _hooks(self, config: Config) -> Hooks:
+        """None where the setting is broken: what is wrong is said once, and keeps nobody from working."""
+        try:
+            return hooks.parse(config.settings)
+        except BadInput as e:
+            if str(e) != self._warned_of:
+                self._warned_of = str(e)
+                self.warn(f"hooks are passed over: {e}")
+            return {}
 
     def totals(self, task: int) -> dict[str, str]:
         """What a task took, for the commit that completes it."""
         return self.account.task_totals(task) if self.account else {}
 
     def begin_piece(self, task: Task | None) -> None:
+        if self.member.plan and self.background.is_busy:
+            self._stop_commands()
         self.task, self.piece, self.ending, self.may_wait = task, os.urandom(4).hex(), "", True
+
+    def _stop_commands(self) -> None:
+        """An approval is for one piece of work, and so is what was started under it."""
+        self.background.close()
+        self.background = self._new_background()
+        self._background_ended("", "Your commands in the background were stopped: what they were approved for is over.")
 
     def may_change_things(self) -> bool:
         if not self.member.plan:

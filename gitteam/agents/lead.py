@@ -18,6 +18,7 @@ from gitteam.agents.agent import Agent, GaveUp
 from gitteam.agents.blocks import text_block
 from gitteam.agents.conversation import Conversation
 from gitteam.agents.crew import Crew
+from gitteam.agents.envelope import OUTPUT, envelope, one_line
 from gitteam.agents.gate import Stopped
 from gitteam.agents.goal import Goal
 from gitteam.agents.lead_desk import LeadDesk
@@ -26,7 +27,7 @@ from gitteam.agents.outcome import Outcome, outcome
 from gitteam.agents.settings import Settings
 from gitteam.agents.teammate import ASKED
 from gitteam.agents.wake import Look, Sleeper, wakes
-from gitteam.errors import GitteamError, Refused
+from gitteam.errors import GitteamError, Refused, ToolFailed
 from gitteam.journal import Entry
 from gitteam.liveness import Life
 from gitteam.records import FINISHED, IN_PROGRESS, PENDING, Member, Task
@@ -52,6 +53,17 @@ class Interrupted(Exception):
     """The person has heard enough of this answer."""
 
 
+class _Stop(threading.Event):
+    """Set for the lead alone, and whenever everybody is to stop."""
+
+    def __init__(self, of_all: threading.Event):
+        super().__init__()
+        self._of_all = of_all
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._of_all.is_set()
+
+
 class Lead:
     """The lead of one run. `live` returns when the goal is reached, or nothing more can be done about it."""
 
@@ -59,13 +71,16 @@ class Lead:
 
     def __init__(self, team: Team, crew: Crew, model: Model, settings: Settings, voice: Voice, stays: bool = False):
         self.team, self.crew, self.model, self.settings, self.voice = team, crew, model, settings, voice
+        self._had_team = False  # somebody was started
         self._stays = stays  # it waits for the person when there is nothing left to do
         self._seen = team.ledger.tip()
         self._compact_next = False
-        self._interrupted = threading.Event()
+        self._interrupted = _Stop(crew.stop)
         self._answering = False
         self._thread: threading.Thread | None = None
         self.on_text: Callable[[str], None] = lambda text: None
+        self.on_end: Callable[[], None] = lambda: None
+        self.has_ended = False
         self._reminded_of = ""  # the state it was last told about, so that it is told once
         self.failure, self.was_stopped = "", False
 
@@ -89,13 +104,16 @@ class Lead:
             self.failure = str(e)
         except Exception as e:  # in a thread of its own nobody else would hear of it
             self.failure = f"the lead crashed, {type(e).__name__}: {e}; see {self.crew.log_crash()}"
+        finally:
+            self.has_ended = True
+            self.on_end()
 
     def _live(self, life: Life, wanted: str) -> None:
         place = self.team.place
         conversation = Conversation(os.path.join(place.transcripts, f"{layout.LEAD}.jsonl"))
         desk = LeadDesk(
-            self.team, ME, life.run, self.crew.stop, self.model.account, self._say, crew=self.crew,
-            may_start=self.voice.may_start, ask=self._ask_for_subagent, model=self.settings.model,
+            self.team, ME, life.run, self._interrupted, self.model.account, self._say, crew=self.crew,
+            may_start=self._may_start, ask=self._ask_for_subagent, model=self.settings.model,
             max_tokens=self.settings.max_tokens,
         )  # fmt: skip
         self.agent = Agent(
@@ -116,8 +134,17 @@ class Lead:
     def _say(self, text: str) -> None:
         self.voice.say(layout.LEAD, text)
 
+    def _may_start(self, name: str, role: str) -> bool:
+        may = self.voice.may_start(name, role)
+        self._had_team = self._had_team or may
+        return may
+
     def _ask_for_subagent(self, ask: Ask) -> Reply:
-        return self.model.ask(ask, self._say)
+        try:
+            self._heed_interruption()
+            return self.model.ask(replace(ask, on_text=lambda text: self._heed_interruption()), self._say)
+        except Interrupted:
+            raise ToolFailed("it was stopped") from None
 
     # -- the goal -----------------------------------------------------------------------------
 
@@ -132,6 +159,7 @@ class Lead:
             goal.write(place, replace(known, is_told=True))
         for member in self.team.members():
             if member.kind == "agent" and (member.status, member.reason) != ("shutdown", ASKED):
+                self._had_team = True
                 self.crew.start(member.name)
 
     def _tell_goal(self, text: str) -> None:
@@ -155,9 +183,12 @@ class Lead:
                 continue
             if self._is_over():
                 return
-            self.crew.bell.sleep(layout.LEAD, self.agent.conversation.delivered)
+            known, left = self.agent.conversation.delivered, self.crew.seconds_left()
+            found, _ = self.crew.bell.sleep(layout.LEAD, known, timeout=left)
             if self.crew.stop.is_set():
                 raise Stopped
+            if not found:
+                raise BudgetReached("the time that was given is over: allow more to go on", whole_team=True)
             if news := self._persons_news():
                 self.agent.conversation.tell(*news)
 
@@ -170,7 +201,9 @@ class Lead:
         try:
             self.agent.work()
             self.failure = ""
-        except Interrupted:
+        except (Interrupted, Stopped) as e:
+            if isinstance(e, Stopped) and self.crew.stop.is_set():
+                raise
             self._drop("the person stopped this answer")
             self._say("stopped")
         except GaveUp as e:
@@ -199,6 +232,7 @@ class Lead:
     def interrupt(self) -> None:
         """Stop the present answer; the conversation goes on."""
         self._interrupted.set()
+        self.crew.bell.wake(layout.LEAD)  # it may be waiting in the middle of its work
 
     def compact_next(self) -> None:
         self._compact_next = True
@@ -208,6 +242,8 @@ class Lead:
         self.on_text(text)
 
     def _heed_interruption(self) -> None:
+        if self.crew.stop.is_set():
+            raise Stopped
         if self._interrupted.is_set():
             raise Interrupted
 
@@ -223,14 +259,13 @@ class Lead:
         """What people have done to the board since the lead last heard of it."""
         entries = self._unseen()
         self._seen = entries[-1].commit if entries else self._seen
-        return [f"The person did this: {entry.sentence}" for entry in self._of_people(entries)]
+        return [_of_person(entry) for entry in self._of_people(entries)]
 
     def _unseen(self) -> list[Entry]:
         return journal.since(self.team.ledger.repo, self.team.ledger.ref, self._seen)
 
     def _of_people(self, entries: list[Entry]) -> list[Entry]:
-        members = {*self.team.config().members, layout.LEAD, layout.SYSTEM}
-        return [entry for entry in entries if entry.author not in members and entry.task]
+        return [entry for entry in entries if entry.is_by_person and entry.task]
 
     # -- when nothing goes on ---------------------------------------------------------------------
 
@@ -258,7 +293,7 @@ class Lead:
         """What there is to be reminded of, in one text."""
         waiting = [r.id for r in self.team.requests() if r.status == requests.OPEN]
         tasks = [f"{task.id}{task.status}" for task in self.team.tasks()]
-        return f"{tasks} {waiting} {sorted(self.crew.running())}"
+        return f"{tasks} {waiting} {sorted(self.crew.running())} {self.crew.is_busy()}"
 
     def _reminder(self) -> str:
         """A word about what the lead seems to have forgotten, once for each state of things."""
@@ -275,12 +310,21 @@ class Lead:
         return [r for r in self.team.requests() if (r.kind, r.status) == (requests.PLAN, requests.OPEN)]
 
     def _is_over(self) -> bool:
+        if self.crew.is_busy() and not self._is_all_finished():
+            return False
         return not self._has_mail() and self._is_at_rest() and self._reminded_of == self._state()
 
     def outcome(self, before: set[int]) -> Outcome:
         """What became of the tasks that were not finished before the run, or came after."""
         tasks = [task for task in self.team.tasks(finished=True) if task.id not in before]
-        return outcome(tasks, self.failure, self.crew.failures)
+        return outcome(tasks, self.failure, self.crew.failures, self._had_team)
+
+
+def _of_person(entry: Entry) -> str:
+    """Who did what to which task is ours to say; what follows are words from a file."""
+    what, _, words_of_file = entry.sentence.partition(": ")
+    told = f"\n{envelope(OUTPUT, words_of_file, of='the diary')}" if words_of_file else ""
+    return f"The person did this: {one_line(what)}{told}"
 
 
 def _left(task: Task) -> str:

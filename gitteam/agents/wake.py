@@ -30,6 +30,7 @@ class Sleeper:
     plan: str = ""  # it waits for an answer to its plan for this work, and takes no task
     quiet: bool = False  # it has talked too much: only the lead and the person wake it
     since: float = 0
+    busy: bool = False  # a command of its own goes on for the work of `plan`: the end of that is a message
     woken: threading.Event = field(default_factory=threading.Event, compare=False)
 
 
@@ -46,7 +47,7 @@ class Look:
         return [m for m in found if m.sender in (layout.LEAD, layout.USER)] if sleeper.quiet else found
 
     def is_undecided(self, sleeper: Sleeper) -> bool:
-        return requests.is_waiting(requests.read_requests(self.files), sleeper.name, sleeper.plan)
+        return sleeper.busy or requests.is_waiting(requests.read_requests(self.files), sleeper.name, sleeper.plan)
 
     def is_moot(self, sleeper: Sleeper) -> bool:
         """Whether the task its plan is for has been taken from it."""
@@ -108,10 +109,11 @@ class Bell:
         self._thread.start()
 
     def sleep(
-        self, name: str, known: Iterable[str] = (), *, plan: str = "", quiet: bool = False, timeout: float | None = None
-    ) -> tuple[bool, int | None]:
+        self, name: str, known: Iterable[str] = (), *, plan: str = "", quiet: bool = False, busy: bool = False,
+        timeout: float | None = None,
+    ) -> tuple[bool, int | None]:  # fmt: skip
         """Wait until there is something for this member: whether there is, and the task if it is one."""
-        sleeper = Sleeper(name, frozenset(known), plan, quiet, time.monotonic())
+        sleeper = Sleeper(name, frozenset(known), plan, quiet, time.monotonic(), busy)
         with self._mutex:
             if self._closed or name in self._called:
                 self._called.discard(name)

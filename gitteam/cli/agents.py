@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitteam.cli.common import Command, Shell, acting, hint, name_argument, pass_shell, person, visible_line
-from gitteam.cli.live import Screen, allow_hooks, budget_options, model_for, script_option, signals
+from gitteam.cli.live import Screen, allow_hooks, budget_options, end_of, model_for, script_option, signals
 from gitteam.errors import BadInput, Conflict, NotFound, NothingToDo
 from gitteam.records import FAILED, FINISHED, Message
 from gitteam.team import Team
@@ -72,6 +72,7 @@ def _run(
         hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
         allow_hooks(team)
         crew = Crew(team, names, model, settings, screen.say, screen.show)
+        crew.ends = end_of(budget)
         with signals(crew):
             crew.run(until_done, stays)
     return _summary(team, crew, until_done)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from gitteam.agents.lead import Lead
     from gitteam.journal import Entry
 
-# Each is a command of gitteam's own: none of them takes anything away.
+# Each is a command of gitteam's own, as it stands here: none of them takes anything away.
 _SLASH = {
-    "/team": ["status"], "/tasks": ["task"], "/inbox": ["inbox"], "/log": ["log", "-n", "15"], "/usage": ["usage"],
-    "/stop": ["stop", "--timeout", "0"],
+    "/team": ["status"], "/tasks": ["task", "list"], "/inbox": ["inbox"], "/log": ["log", "-n", "15"],
+    "/usage": ["usage"], "/stop": ["stop", "--timeout", "0"],
 }  # fmt: skip
 _HELP = """\
 /team        who is there and what needs you
@@ -45,7 +45,7 @@ Esc Enter    a new line; Ctrl-C stops the lead's answer"""
 @budget_options
 @script_option
 @pass_shell
-def chat(shell: Shell, /, model: str, script: str | None, **budget: Any) -> None:
+def chat(shell: Shell, /, model: str, script: str | None, **budget: Any) -> int:
     """Talk to the lead. Answers, messages and results arrive above the prompt while you type.
 
     \b
@@ -64,6 +64,9 @@ def chat(shell: Shell, /, model: str, script: str | None, **budget: Any) -> None
             lead.interrupt()
             lead.crew.ask_to_stop()
             hint("stopping: everybody finishes the current call; Ctrl-C twice to stop at once")
+    if lead.failure and not lead.was_stopped:
+        hint(lead.failure)
+    return 1 if lead.failure and not lead.was_stopped else 0
 
 
 @contextmanager
@@ -84,15 +87,28 @@ def _prompt(shell: Shell, lead: Lead) -> Iterator[PromptSession[str]]:
     session: PromptSession[str] = PromptSession(
         "› ", history=history, key_bindings=keys, completer=words, complete_while_typing=False, prompt_continuation="  "
     )
+    lead.on_end = lambda: _end_prompt(session)
     with patch_stdout(raw=True):
         yield session
+
+
+def _end_prompt(session: PromptSession[str]) -> None:
+    """As Ctrl-D does, from another thread: without its lead a chat is over."""
+    if loop := session.app.loop:
+        loop.call_soon_threadsafe(_leave, session)
+
+
+def _leave(session: PromptSession[str]) -> None:
+    future = session.app.future
+    if future and not future.done():
+        session.app.exit(exception=EOFError)
 
 
 def _converse(shell: Shell, lead: Lead, session: PromptSession[str]) -> None:
     hint("say what you want done; /help lists the commands")
     while True:
         try:
-            text = session.prompt().strip()
+            text = session.prompt(pre_run=lambda: _leave(session) if lead.has_ended else None).strip()
         except KeyboardInterrupt:
             hint("/quit or Ctrl-D leaves")
             continue
@@ -111,6 +127,10 @@ def _act(shell: Shell, lead: Lead, text: str) -> None:
     elif command == "/compact":
         lead.compact_next()
         hint("the lead shortens its conversation before its next answer")
+    elif command == "/stop" and (len(rest) != 1 or rest[0].startswith("-")):
+        hint("/stop takes the name of one teammate")
+    elif command in _SLASH and command != "/stop" and rest:
+        hint(f"{command} takes nothing more; type `gitteam` in another terminal for the rest")
     elif command in _SLASH:
         from gitteam.cli import run
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitteam.cli.common import Command, Shell, dim, heading, hint, pass_shell, person, visible_line
-from gitteam.cli.live import Screen, allow_hooks, budget_options, model_for, script_option, signals
+from gitteam.cli.live import Screen, allow_hooks, budget_options, end_of, model_for, script_option, signals
 from gitteam.cli.usage import cost
 from gitteam.errors import BadInput, NoTeam
-from gitteam.records import CANCELLED, FINISHED
+from gitteam.records import FINISHED
 from gitteam.render import visible
 from gitteam.team import Team
 from gitteam.usage import read_from, sums
@@ -101,16 +101,17 @@ def lead_here(
         hint(f"commands run with your rights in {visible_line(team.place.root)}; Ctrl-C stops the team")
         allow_hooks(team)
         crew = Crew(team, [], asked, settings, screen.say, screen.show)
+        crew.ends = end_of(budget)
         screen.pay_from(asked.account)
-        with nullcontext() if stays else signals(crew, screen.warn):
+        with signals(crew, screen.warn, but_ctrl_c=stays) as heed_ctrl_c:
             lead = Lead(team, crew, asked, settings, Voice(screen.say, hear, may_start), stays)
             try:
                 yield lead
             finally:
                 crew.ask_to_stop()
-                with signals(crew) if stays else nullcontext():
-                    lead.join()
-                    crew.finish()
+                heed_ctrl_c()
+                lead.join()
+                crew.finish()
 
 
 class _Permission:
@@ -135,11 +136,12 @@ class _Permission:
 
 
 def report_lines(found: Outcome) -> Iterator[str]:
-    yield heading("done" if found.succeeded else "not all of it was done")
-    for title, tasks in (("", found.done), ("left ", found.not_done), ("failed ", found.failed)):
+    is_nothing = not (found.done or found.not_done or found.failed)
+    yield heading("done" if found.succeeded else "nothing was done" if is_nothing else "not all of it was done")
+    groups = ("", found.done), ("cancelled ", found.cancelled), ("left ", found.not_done), ("failed ", found.failed)
+    for title, tasks in groups:
         for task in tasks:
-            what = "cancelled " if task.status == CANCELLED else title
-            yield f"  {what}#{task.id}  {visible_line(task.subject)}{f'  {person(task.owner)}' if task.owner else ''}"
+            yield f"  {title}#{task.id}  {visible_line(task.subject)}{f'  {person(task.owner)}' if task.owner else ''}"
     if found.reason:
         yield f"  {visible_line(found.reason)}"
     if found.usage:

@@ -72,6 +72,12 @@ def allow_hooks(team: Team) -> None:
         hint("they do not run; start the team in a terminal to allow them")
 
 
+def end_of(budget: dict[str, Any]) -> float | None:
+    """When the minutes are over that were given, on the clock of time.monotonic."""
+    minutes = budget.get("max_minutes")
+    return time.monotonic() + minutes * 60 if minutes else None
+
+
 @contextmanager
 def model_for(team: Team, script: str | None, settings: Settings, budget: dict[str, Any]) -> Iterator[Model]:
     """The model to ask: the API, a server of the person's own, or the scripted one; paid from one account."""
@@ -167,8 +173,11 @@ class Screen:
 
 
 @contextmanager
-def signals(crew: Crew, tell: Callable[[str], None] = hint) -> Iterator[None]:
-    """Once: everybody stops in order. Twice: everybody hands back, and the process ends at once."""
+def signals(crew: Crew, tell: Callable[[str], None] = hint, but_ctrl_c: bool = False) -> Iterator[Callable[[], None]]:
+    """Once: everybody stops in order. Twice: everybody hands back, and the process ends at once.
+
+    Ctrl-C may be left to a prompt; from the call of what is yielded on it is heeded too.
+    """
     asked = 0
 
     def handle(number: int, frame: Any) -> None:
@@ -187,9 +196,15 @@ def signals(crew: Crew, tell: Callable[[str], None] = hint) -> Iterator[None]:
         finally:
             os._exit(130)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    def heed_ctrl_c() -> None:
+        signal.signal(signal.SIGINT, handle)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, handle)
+    if not but_ctrl_c:
+        heed_ctrl_c()
     try:
-        yield
+        yield heed_ctrl_c
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

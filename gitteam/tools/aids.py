@@ -45,6 +45,9 @@ TOOLS = [
         "What a background command has printed since you last looked.",
         {"id": ("string", "")},
         _background_output,
+        before_approval=True,
     ),
-    Tool("background_stop", "End a background command.", {"id": ("string", "")}, _background_stop),
+    Tool(
+        "background_stop", "End a background command.", {"id": ("string", "")}, _background_stop, before_approval=True
+    ),
 ]
